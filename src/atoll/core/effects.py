@@ -1,0 +1,83 @@
+"""What the scheduling service wants done, as values. One module performs them; each outcome comes back as an event."""
+
+from dataclasses import dataclass
+
+from atoll.core.ledger import Grant, LedgerRecord
+
+
+@dataclass(frozen=True, slots=True)
+class WriteLedger:
+    """Write `record` if the object still has `record.version` ("" = create). -> LedgerWritten/-Conflict/-Unknown"""
+
+    record: LedgerRecord
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLedger:
+    """A consistent read. -> LedgerSeen, LedgerGone or ReadFailed"""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class PostBinding:
+    """Bind the grant's pod to `node` with the pod's UID, `grant.pod_version` and the allocation annotation.
+
+    -> BindingAccepted/-Refused/-Unknown"""
+
+    node: str
+    grant: Grant
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPod:
+    """A consistent read by name; another UID under the name means that ours is gone. -> PodSeen, PodGone or PodWriteFailed"""
+
+    uid: str
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class RewritePod:
+    """Patch an annotation of the pod so that its version moves and a late Binding must fail; the same patch wakes it in
+    the scheduler's queue. With the UID as precondition. -> PodRewritten, PodGone or PodWriteFailed"""
+
+    uid: str
+    namespace: str
+    name: str
+    mark: str  # a value that differs from the last one
+
+
+@dataclass(frozen=True, slots=True)
+class SetPlaced:
+    """Write the pod's `atoll.dev/Placed` condition. -> PodRewritten, PodGone or PodWriteFailed"""
+
+    uid: str
+    namespace: str
+    name: str
+    placed: bool
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerBind:
+    """Answer the caller of this attempt; "" means bound."""
+
+    attempt: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Something a person should see in log and metrics: an anomaly that was survived. No outcome."""
+
+    what: str  # a stable key, e.g. "ledger_unreadable"
+    node: str = ""
+    pod: str = ""
+    detail: str = ""
+
+
+ApiEffect = WriteLedger | ReadLedger | PostBinding | ReadPod | RewritePod | SetPlaced
+Effect = ApiEffect | AnswerBind | Report

@@ -1,0 +1,218 @@
+"""What happened outside, as values: watch events, questions of the scheduler, and outcomes of effects."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from atoll.core.facts import Inventory, NodeConfigObject, NodeFacts, PodFacts
+from atoll.core.ledger import LedgerRecord
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSeen:
+    node: NodeFacts
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGone:
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodSeen:
+    pod: PodFacts
+
+
+@dataclass(frozen=True, slots=True)
+class PodGone:
+    """The pod with this UID does not exist any more, by a watch or a consistent read."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class InventorySeen:
+    inventory: Inventory
+
+
+@dataclass(frozen=True, slots=True)
+class InventoryGone:
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSeen:
+    config: NodeConfigObject
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigGone:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSeen:
+    """A ledger object, by a watch, a read, or the answer to our own write."""
+
+    record: LedgerRecord
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerGone:
+    """Somebody deleted the object; the next write creates it anew."""
+
+    node: str
+
+
+class Kind(StrEnum):
+    """The resources that are watched; `Synced` names one."""
+
+    NODES = "nodes"
+    PODS = "pods"
+    INVENTORIES = "gpunodes"
+    CONFIGS = "gpunodeconfigs"
+    LEDGERS = "gpuledgers"
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """The first list of this kind has been delivered. Ledgers are listed before pods: a grant whose pod the later pod
+    list does not have belongs to a pod that is gone."""
+
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A raw object could not be read; `Kind` and name say which. Its last good state stays, or the node is closed."""
+
+    kind: Kind
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class BindAsked:
+    """kube-scheduler asks to bind. `attempt` names this question, so that the answer finds its caller."""
+
+    attempt: int
+    pod_uid: str
+    namespace: str
+    name: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class BindAbandoned:
+    """The caller of this attempt has gone (time-out of its HTTP request)."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeadershipChanged:
+    leading: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed; retries and nudges that are due may go out."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerWritten:
+    """Our write was accepted; `record` carries the new version."""
+
+    record: LedgerRecord
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerConflict:
+    """409, or the object appeared or vanished under us: nothing was written."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerUnknown:
+    """No answer, or a server error: the write may have happened or may still happen."""
+
+    node: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class BindingAccepted:
+    pod_uid: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class BindingRefused:
+    """The API refused it for good (409 precondition or already assigned, 404, 403, 422): this request binds nothing."""
+
+    pod_uid: str
+    node: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class BindingUnknown:
+    pod_uid: str
+    node: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodRewritten:
+    """The pod was patched; `pod` is what the API answered, with its new version. It may be bound by now."""
+
+    pod: PodFacts
+
+
+@dataclass(frozen=True, slots=True)
+class PodWriteFailed:
+    """A patch or a read of a pod was refused or unanswered; it is tried again when the need is still there."""
+
+    pod_uid: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFailed:
+    """A consistent read of a ledger had no answer."""
+
+    node: str
+    why: str
+
+
+WatchEvent = (
+    NodeSeen
+    | NodeGone
+    | PodSeen
+    | PodGone
+    | InventorySeen
+    | InventoryGone
+    | ConfigSeen
+    | ConfigGone
+    | LedgerSeen
+    | LedgerGone
+    | Synced
+    | Dropped
+)
+Outcome = (
+    LedgerWritten
+    | LedgerConflict
+    | LedgerUnknown
+    | LedgerSeen
+    | LedgerGone
+    | BindingAccepted
+    | BindingRefused
+    | BindingUnknown
+    | PodRewritten
+    | PodSeen
+    | PodGone
+    | PodWriteFailed
+    | ReadFailed
+)
+Event = WatchEvent | Outcome | BindAsked | BindAbandoned | LeadershipChanged | Tick

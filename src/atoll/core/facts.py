@@ -1,0 +1,121 @@
+"""What the API says, as frozen values: nodes, pods, inventories and configuration. The codec makes them, once."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from atoll.core.ledger import NodeMode, Occupant
+from atoll.core.request import PodAsk
+from atoll.core.topology import NodeTopology
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """A Kubernetes Node, as far as GPUs go. Counts are of the configured GPU resource."""
+
+    name: str
+    uid: str
+    capacity: int = 0
+    allocatable: int = 0
+    labels: tuple[tuple[str, str], ...] = ()  # sorted
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """A pod that asks for GPUs.
+
+    Attributes:
+        version: resourceVersion.
+        node: spec.nodeName, "" while unbound.
+        ended: phase Succeeded or Failed: holds nothing any more.
+        placed: (reason, message) of its `atoll.dev/Placed` condition when that says False, else None.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    version: str
+    ask: PodAsk
+    node: str = ""
+    ended: bool = False
+    deleting: bool = False
+    gated: bool = False
+    scheduler: str = ""
+    nominated_node: str = ""
+    created: str = ""
+    occupant: Occupant = Occupant()
+    placed: tuple[str, str] | None = None
+
+
+class Source(StrEnum):
+    """Who wrote an inventory."""
+
+    AGENT = "agent"
+    PUBLISHED = "published"
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """A `GPUNode` object: what is known of a node's GPUs. Its node UID ties it to one life of the node."""
+
+    node: str
+    node_uid: str
+    source: Source
+    topology: NodeTopology
+
+
+class Enforcement(StrEnum):
+    SHADOW = "shadow"
+    ENFORCE = "enforce"
+
+
+class OnViolation(StrEnum):
+    EVICT = "evict"
+    QUARANTINE = "quarantine"
+    REPORT = "report"
+
+
+class Hints(StrEnum):
+    STRIP = "strip"
+    KEEP = "keep"
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPartition:
+    name: str
+    uuids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One term of a label selector."""
+
+    key: str
+    operator: str  # In, NotIn, Exists, DoesNotExist
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfigObject:
+    """A `GPUNodeConfig`: what people declare. A field that is None was not set and leaves the merge alone."""
+
+    name: str
+    selector: tuple[Requirement, ...] | None = None
+    node_names: tuple[str, ...] = ()
+    enforcement: Enforcement | None = None
+    mode: NodeMode | None = None
+    hints: Hints | None = None
+    on_violation: OnViolation | None = None
+    quarantine: tuple[str, ...] | None = None
+    partitions: tuple[NamedPartition, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """What holds for one node after the merge; the defaults change nothing on a cluster."""
+
+    enforcement: Enforcement = Enforcement.SHADOW
+    mode: NodeMode = NodeMode.ASSUMED
+    hints: Hints = Hints.STRIP
+    on_violation: OnViolation = OnViolation.REPORT
+    quarantine: tuple[str, ...] = ()
+    partitions: tuple[NamedPartition, ...] = ()

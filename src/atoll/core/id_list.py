@@ -1,0 +1,31 @@
+"""Lists of CPU or NUMA numbers as the kernel and nvidia-smi print them: `0-9,20-29`, read into one bit mask.
+
+A mask makes "disjoint" one `&`. Numbers above `ID_MAX` and damaged text (`-31,64-95`) give None, which is unknown.
+"""
+
+ID_MAX = 65_535
+TEXT_MAX = 4_096
+
+
+def id_mask(text: str | None) -> int | None:
+    """The numbers of a list as a mask; None where the text is absent, empty, N/A or damaged."""
+    if text is None or len(text) > TEXT_MAX:
+        return None
+    mask = 0
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not (first.isascii() and first.isdigit()) or (dash and not (last.isascii() and last.isdigit())):
+            return None
+        low, high = int(first), int(last) if dash else int(first)
+        if low > high or high > ID_MAX:
+            return None
+        mask |= (1 << high + 1) - (1 << low)
+    return mask
+
+
+def single_id(text: str | None) -> int | None:
+    """The number, when the list holds exactly one; `0-3` is several nodes and names none."""
+    mask = id_mask(text)
+    if mask is None or mask & (mask - 1):
+        return None
+    return mask.bit_length() - 1

@@ -1,0 +1,127 @@
+"""The ledger's values: who holds which GPUs of a node, as the `GPULedger` object records it.
+
+A grant is written before the Binding, under the object's resourceVersion. It also records the resourceVersion of the
+pod that its Binding must carry (`pod_version`): a Binding is authorised by the ledger write that follows the reading of
+that version, so dropping a grant is safe exactly when (1) the ledger was read, (2) the pod was rewritten and found
+unbound, (3) the ledger is written under the version read in (1). See docs/adr/0001.
+"""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from atoll.core.lifecycle import State
+from atoll.core.request import Policy, ServiceClass
+from atoll.core.scope import Scope
+
+
+class NodeMode(StrEnum):
+    """What runs on the node, hence what a grant guarantees."""
+
+    ASSUMED = "assumed"
+    OBSERVE = "observe"
+    COMMAND = "command"
+    DRA = "dra"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who holds. Identity is the UID; namespace and name are for people."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A GPU or a piece of one. `portion` is "gpu" for a whole one; MIG slices and fractions come with their own words."""
+
+    uuid: str
+    portion: str = "gpu"
+    dra: str | None = None  # driver/pool/device, where the part has a DRA identity
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerGrant:
+    name: str
+    parts: tuple[Part, ...]
+    init: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Occupant:
+    """What governance needs to know of an owner later: preemption, defragmentation, explanations."""
+
+    priority: int = 0
+    controller: str = ""  # Kind/name
+    started: str = ""  # RFC 3339, as the API says
+    service_class: ServiceClass | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """What a spanning grant gave up: the narrowest scope that still holds the set, and its worst link."""
+
+    scope: Scope
+    worst_link: str
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """One owner's GPUs on one node.
+
+    Attributes:
+        containers: what each container gets; empty UUIDs when `uuids_known` is false (granted by count only).
+        candidates: in observe mode, every set that the node may pick; empty elsewhere.
+        pod_version: resourceVersion that the Binding must carry.
+    """
+
+    owner: Owner
+    state: State
+    count: int
+    containers: tuple[ContainerGrant, ...]
+    policy: Policy
+    scopes_asked: tuple[Scope, ...]
+    scope_bound: Scope | None
+    node_mode: NodeMode = NodeMode.ASSUMED
+    enforced: bool = True
+    degraded: bool = False
+    lost: Lost | None = None
+    uuids_known: bool = True
+    domains: tuple[str, ...] = ()
+    candidates: tuple[tuple[str, ...], ...] = ()
+    pod_version: str = ""
+    occupant: Occupant = Occupant()
+
+    @property
+    def uuids(self) -> frozenset[str]:
+        return frozenset(part.uuid for container in self.containers for part in container.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRecord:
+    """One `GPULedger` object.
+
+    Attributes:
+        version: its resourceVersion; "" when the object does not exist yet.
+        node_uid: UID of the Node for which the grants were written.
+        unreadable: why the object cannot be trusted (unknown data version, hand-edited): the node then counts as
+            occupied by unknown owners. "" when it is fine.
+    """
+
+    node: str
+    version: str = ""
+    node_uid: str = ""
+    grants: tuple[Grant, ...] = ()
+    unreadable: str = ""
+
+    def of(self, owner_uid: str) -> Grant | None:
+        return next((grant for grant in self.grants if grant.owner.uid == owner_uid), None)
+
+    def with_grant(self, grant: Grant) -> "LedgerRecord":
+        """The record with this grant in place of any that the same owner had."""
+        return replace(self, grants=(*(g for g in self.grants if g.owner.uid != grant.owner.uid), grant))
+
+    def without(self, *owner_uids: str) -> "LedgerRecord":
+        return replace(self, grants=tuple(grant for grant in self.grants if grant.owner.uid not in owner_uids))

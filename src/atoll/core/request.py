@@ -1,0 +1,93 @@
+"""What a pod asks for, with defaults already applied.
+
+`PodAsk` is what the pod's text says; `request_of` (in `asking`) turns it into a `GpuRequest` or an `InvalidRequest`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from atoll.core.scope import Scope
+
+
+class Policy(StrEnum):
+    RESTRICTED = "Restricted"
+    PREFERRED = "Preferred"
+
+
+class ServiceClass(StrEnum):
+    SHARED = "shared"
+    LATENCY = "latency"
+    BATCH = "batch"
+
+
+class ContainerKind(StrEnum):
+    """How the kubelet treats a container's devices."""
+
+    INIT = "init"  # runs to its end before the next starts; what it held is reused by later containers
+    SIDECAR = "sidecar"  # init container with restartPolicy Always: keeps what it holds
+    APP = "app"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerAsk:
+    """One container that asks for GPUs, in the order in which the kubelet admits them: init and sidecars, then app."""
+
+    name: str
+    gpus: int
+    kind: ContainerKind = ContainerKind.APP
+
+
+@dataclass(frozen=True, slots=True)
+class PodAsk:
+    """The pod's own words: containers with GPUs, and its annotations under `atoll.dev/`, untrusted."""
+
+    containers: tuple[ContainerAsk, ...]
+    annotations: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRequest:
+    """A valid wish for whole GPUs.
+
+    Attributes:
+        containers: those with GPUs, in start order.
+        policy, scopes: of the pod's sum. Under `per_container` they are only what the pod *named* (or the default)
+            and `container_policies` says what holds for each container.
+        partition: the one partition asked for by name; implies scopes == (Partition,).
+    """
+
+    containers: tuple[ContainerAsk, ...]
+    policy: Policy
+    scopes: tuple[Scope, ...]
+    partition: str | None = None
+    per_container: bool = False
+    container_policies: tuple[Policy, ...] = ()
+    service_class: ServiceClass | None = None
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that the pod holds at its peak, as the kubelet's device manager counts them with init reuse."""
+        return sum(fresh_counts(self.containers))
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidRequest:
+    """The pod's text cannot be honoured. `message` says what was found and what would help, in one line."""
+
+    message: str
+
+
+def fresh_counts(containers: tuple[ContainerAsk, ...]) -> tuple[int, ...]:
+    """How many GPUs each container takes that no earlier init container left for reuse.
+
+    The kubelet serves a container from the devices of ended init containers first. App containers and sidecars take
+    what they get out of that pool for good; an init container gives everything back to it.
+    """
+    pool, fresh = 0, []
+    for container in containers:
+        reused = min(pool, container.gpus)
+        taken = container.gpus - reused
+        fresh.append(taken)
+        pool = pool + taken if container.kind is ContainerKind.INIT else pool - reused
+    return tuple(fresh)

@@ -1,0 +1,27 @@
+"""The outsides that Atoll needs, as interfaces that it owns. Each has one real adapter and one fake, and both pass the
+same contract tests."""
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from atoll.core.effects import ApiEffect
+from atoll.core.events import Outcome, WatchEvent
+
+
+class ClusterApi(Protocol):
+    """The Kubernetes API as the scheduling service uses it."""
+
+    async def perform(self, effect: ApiEffect) -> Outcome:
+        """Do one thing and say how it went. Never raises for what the API or the network does."""
+        ...
+
+    def watch(self) -> AsyncIterator[WatchEvent]:
+        """Every object of the watched kinds, ledgers listed before pods, then each change; relists by itself after a
+        drop or 410 and then also says what is gone."""
+        ...
+
+
+class Clock(Protocol):
+    """Monotonic time, in seconds."""
+
+    def now(self) -> float: ...
