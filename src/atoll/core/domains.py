@@ -1,12 +1,14 @@
 """What is known of a node's domains, for each scope of the chain, as GPU bit masks by position.
 
-For one scope the evidence is of two kinds: pairs that surely lie in one domain, and pairs that surely do not. The first
-kind is closed into blocks. Of the blocks, those that are surely different from one another are `closed`; a block of
-which that is not known is `open`, and may be part of any other block's domain. Nothing here is likely, all of it is sure:
-a masked PCIe class (NV# in `topo -m`) or an unknown NUMA node leaves blocks open and never makes a domain up.
+For one scope the evidence is of two kinds: pairs that surely lie in one domain, and pairs that surely do not.
+The first kind is closed into blocks. Blocks that are surely different from one another are `closed`; a block of
+which that is not known is `open`, and may be part of any other block's domain. Nothing here is likely, all of it
+is sure: a masked PCIe class (NV# in `topo -m`) or an unknown NUMA node leaves blocks open and never makes a
+domain up.
 
-Each scope starts from its own facts. A narrower block then widens them (one PCIe switch lies in one root, one NUMA node,
-one socket), except where that contradicts a fact of the wider scope: the chain holds only where a node's sets nest.
+Each scope starts from its own facts. A narrower block then widens them (one PCIe switch lies in one root, one
+NUMA node, one socket), except where that contradicts a fact of the wider scope: the chain holds only where a
+node's sets nest.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -183,9 +185,8 @@ def _numa_node(topology: NodeTopology) -> Evidence:
             return exact
         if left is not None and right is not None:
             return None if left & right else False  # ranges that overlap name no node
-        if left is not None and devices[a].numa is None or right is not None and devices[b].numa is None:
-            return None  # a range says that the CPU list covers several nodes
-        return by_cpus(a, b)
+        ranged = (left is not None and devices[a].numa is None) or (right is not None and devices[b].numa is None)
+        return None if ranged else by_cpus(a, b)  # a range says that the CPU list covers several nodes
 
     return evidence
 
@@ -196,7 +197,7 @@ def _numa_mask(device: Device) -> int | None:
 
 
 def _disjoint_cpu_lists(devices: tuple[Device, ...]) -> Evidence:
-    """CPU Affinity as evidence of NUMA nodes: only where all lists of the node are equal or disjoint, and two exist.
+    """CPU Affinity as evidence of NUMA nodes: only where all lists are equal or disjoint, and two exist.
 
     One list for all GPUs is what a container or a flat VM prints; lists that overlap were cut by a cpuset.
     """
@@ -220,6 +221,6 @@ def _same_id(ids: list[int | None] | list[str | None] | list[None]) -> Evidence:
 
 
 def _nic_sets(topology: NodeTopology, near: frozenset[PcieLink]) -> tuple[int, ...]:
-    """Per NIC, the GPUs that reach it by a near link: what shares a switch with one card shares it with each other."""
+    """Per NIC, the GPUs that reach it by a near link: what is near one card is near each other."""
     masks = (sum(1 << gpu for gpu, link in enumerate(nic.links) if link in near) for nic in topology.nics)
     return tuple(mask for mask in masks if mask.bit_count() > 1)

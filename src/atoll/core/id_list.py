@@ -1,6 +1,6 @@
 """Lists of CPU or NUMA numbers as the kernel and nvidia-smi print them: `0-9,20-29`, read into one bit mask.
 
-A mask makes "disjoint" one `&`. Numbers above `ID_MAX` and damaged text (`-31,64-95`) give None, which is unknown.
+A mask makes "disjoint" one `&`. Numbers above `ID_MAX` and damaged text (`-31,64-95`) give None: unknown.
 """
 
 ID_MAX = 65_535
