@@ -1,0 +1,53 @@
+# Everything a stranger runs. A fresh machine needs python3 (>= 3.11), make and, for `make e2e` and `make test`, Go.
+# `make demo` and `make test` set up what they need by themselves.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+PYTHON ?= python3
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+
+# The samples that `make test` takes. `make sim` and `make fuzz` run the large numbers.
+TEST_SIM_SEEDS ?= 300
+TEST_FUZZ_CASES ?= 20000
+SIM_SEEDS ?= 10000
+FUZZ_CASES ?= 1000000
+SEED ?=
+
+.PHONY: demo test check static e2e fuzz bench sim venv realkube
+
+demo: venv  ## the real services on a simulated cluster, in seconds, with no Kubernetes
+	@$(BIN)/atoll demo
+
+check: static  ## under a minute: format, lint, types, layers, every test that needs no cluster
+	@$(PYTEST) -n 2 -m "not e2e"
+
+# One pytest run over everything, so that its closing line counts everything.
+test: static realkube  ## check + vectors + corpus + samples of sim and fuzz + e2e; within 60 minutes on 2 cores
+	@ATOLL_SIM_SEEDS=$(TEST_SIM_SEEDS) ATOLL_FUZZ_CASES=$(TEST_FUZZ_CASES) $(PYTEST)
+
+static: venv
+	@$(BIN)/ruff format --check --quiet . && echo "format: clean"
+	@$(BIN)/ruff check --quiet . && echo "lint: clean"
+	@$(BIN)/mypy && $(BIN)/mypy tests/conftest.py tests/realkube tests/tidy
+	@$(BIN)/lint-imports --no-timing --no-logo --no-cache
+
+e2e: venv realkube  ## the tests on a real etcd, kube-apiserver, kube-controller-manager and kube-scheduler
+	@$(PYTEST) -m e2e
+
+fuzz: venv  ## mutated valid input, FUZZ_CASES of it
+	@ATOLL_FUZZ_CASES=$(FUZZ_CASES) $(PYTEST) tests/fuzz
+
+sim: venv  ## seeded simulations: SIM_SEEDS of them, or the one given as SEED=
+	@ATOLL_SIM_SEEDS=$(SIM_SEEDS) ATOLL_SIM_SEED=$(SEED) $(PYTEST) tests/sim
+
+bench: venv realkube  ## the table of docs/benchmarks.md, measured here
+	@$(BIN)/python -m bench
+
+venv: .venv/.synced
+
+.venv/.synced: uv.lock pyproject.toml .ci/venv
+	@bash .ci/venv $(PYTHON)
+
+realkube:
+	@bash tests/realkube/build.sh

@@ -1,0 +1,18 @@
+"""Where the real etcd and Kubernetes lie once `make realkube` has built them."""
+
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[2]
+BUILT = PROJECT / ".cache" / "realkube" / "bin"
+
+
+class NotBuiltError(Exception):
+    """The binaries are not there; the text says what makes them."""
+
+
+def binary(name: str) -> Path:
+    """Return the path of `kube` or `etcd`; only make builds them, so a test never starts a six-minute build."""
+    path = BUILT / name
+    if not path.exists():
+        raise NotBuiltError(f"{path} is missing: run `make realkube` (about 6 minutes the first time, needs Go)")
+    return path
