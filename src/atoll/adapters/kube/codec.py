@@ -1,0 +1,161 @@
+"""Nodes and pods: what the API server says, as core values. Written once per object and event, hence frugal."""
+
+import re
+from collections.abc import Iterator, Mapping
+from sys import intern
+from types import MappingProxyType
+
+from atoll.adapters.kube import wire
+from atoll.adapters.kube.names import ANSWERED, ASKED_PREFIX, PLACED
+from atoll.core.facts import NodeFacts, PodFacts
+from atoll.core.ledger import Occupant
+from atoll.core.request import ContainerAsk, ContainerKind, PodAsk, ServiceClass
+
+ANNOTATION_MAX = 4096
+"""Longer values are cut: no legal value is near it, and a cut one is as illegal as before."""
+
+GPUS_ASKED_MAX = 65_535
+_ENDED = frozenset({"Succeeded", "Failed"})
+_SERVICE_CLASSES = {word.value: word for word in ServiceClass}
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+_QUANTITY = re.compile(r"(\d{1,18})(?:\.0*)?(?:[eE]\+?(\d{1,2})|(k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei))?", re.ASCII)
+_SUFFIX = {
+    "": 1,
+    **{letter: 1000 ** (power + 1) for power, letter in enumerate("kMGTPE")},
+    **{f"{letter}i": 1024 ** (power + 1) for power, letter in enumerate("KMGTPE")},
+}
+
+
+def node_facts(node: wire.Node, resources: tuple[str, ...]) -> NodeFacts:
+    labels = node.metadata.labels or {}
+    return NodeFacts(
+        name=node.metadata.name,
+        uid=node.metadata.uid,
+        capacity=_total(node.status.capacity, resources),
+        allocatable=_total(node.status.allocatable, resources),
+        labels=tuple(sorted((intern(key), intern(value)) for key, value in labels.items())),
+    )
+
+
+def asks_for_gpus(pod: wire.Pod, resources: tuple[str, ...]) -> bool:
+    """Whether any container names a GPU resource: the cheap test that most pods of a cluster end with."""
+    for container in pod.spec.containers:
+        if _names_any(container.resources, resources):
+            return True
+    return any(_names_any(container.resources, resources) for container in pod.spec.init_containers or ())
+
+
+def pod_facts(pod: wire.Pod, resources: tuple[str, ...]) -> PodFacts:
+    """Return the pod as core knows it.
+
+    Raises:
+        ValueError: a GPU quantity that is no whole number.
+    """
+    metadata, spec, status = pod.metadata, pod.spec, pod.status
+    annotations = _asked(metadata.annotations)
+    return PodFacts(
+        uid=metadata.uid,
+        namespace=intern(metadata.namespace),
+        name=metadata.name,
+        version=metadata.resource_version,
+        ask=PodAsk(_containers(spec, resources), annotations),
+        node=intern(spec.node_name),
+        ended=status.phase in _ENDED,
+        deleting=metadata.deletion_timestamp is not None,
+        gated=bool(spec.scheduling_gates),
+        scheduler=intern(spec.scheduler_name),
+        nominated_node=intern(status.nominated_node_name),
+        created=metadata.creation_timestamp or "",
+        occupant=Occupant(
+            priority=spec.priority or 0,
+            controller=_controller(metadata.owner_references),
+            started=status.start_time or "",
+            service_class=_service_class(annotations),
+        ),
+        placed=_refused(status.conditions),
+    )
+
+
+def quantity(text: str | int) -> int:
+    """A Kubernetes quantity that must be whole and not negative, as extended resources are.
+
+    Raises:
+        ValueError: anything else.
+    """
+    if isinstance(text, int):
+        return _bounded(text, text)
+    if text.isdigit() and text.isascii():
+        return _bounded(int(text[:24]), text)
+    found = _QUANTITY.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text[:40]!r} is not a whole number of GPUs")
+    digits, exponent, suffix = found.groups("")
+    return _bounded(int(digits) * 10 ** int(exponent or 0) * _SUFFIX[suffix], text)
+
+
+def _bounded(count: int, text: str | int) -> int:
+    if not 0 <= count <= GPUS_ASKED_MAX:
+        raise ValueError(f"{str(text)[:40]!r} GPUs are out of the range 0 to {GPUS_ASKED_MAX}")
+    return count
+
+
+def _total(quantities: wire.Quantities | None, resources: tuple[str, ...]) -> int:
+    if not quantities:
+        return 0
+    return sum(quantity(quantities[name]) for name in resources if name in quantities)
+
+
+def _names_any(asked: wire.Resources, resources: tuple[str, ...]) -> bool:
+    limits, requests = asked.limits, asked.requests
+    return any((limits and name in limits) or (requests and name in requests) for name in resources)
+
+
+def _gpus(asked: wire.Resources, resources: tuple[str, ...]) -> int:
+    # The API server holds limits and requests of extended resources equal and lets requests default from limits.
+    limits, requests = asked.limits or {}, asked.requests or {}
+    return sum(quantity(limits.get(name, requests.get(name, 0))) for name in resources)
+
+
+def _containers(spec: wire.PodSpec, resources: tuple[str, ...]) -> tuple[ContainerAsk, ...]:
+    """Those that ask for GPUs, in the order in which the kubelet starts them."""
+    asks = [
+        ContainerAsk(intern(container.name), _gpus(container.resources, resources), kind)
+        for container, kind in _start_order(spec)
+    ]
+    return tuple(ask for ask in asks if ask.gpus)
+
+
+def _start_order(spec: wire.PodSpec) -> Iterator[tuple[wire.Container, ContainerKind]]:
+    for container in spec.init_containers or ():
+        yield container, ContainerKind.SIDECAR if container.restart_policy == "Always" else ContainerKind.INIT
+    for container in spec.containers:
+        yield container, ContainerKind.APP
+
+
+def _asked(annotations: Mapping[str, str] | None) -> Mapping[str, str]:
+    if not annotations:
+        return _NOTHING
+    asked = {
+        intern(key): value[:ANNOTATION_MAX]
+        for key, value in annotations.items()
+        if key.startswith(ASKED_PREFIX) and key not in ANSWERED
+    }
+    return asked or _NOTHING
+
+
+def _controller(owners: tuple[wire.OwnerReference, ...] | None) -> str:
+    for owner in owners or ():
+        if owner.controller:
+            return intern(f"{owner.kind}/{owner.name}")
+    return ""
+
+
+def _service_class(annotations: Mapping[str, str]) -> ServiceClass | None:
+    return _SERVICE_CLASSES.get(annotations.get("atoll.dev/service-class", ""))
+
+
+def _refused(conditions: tuple[wire.Condition, ...] | None) -> tuple[str, str] | None:
+    for condition in conditions or ():
+        if condition.type == PLACED and condition.status == "False":
+            return condition.reason, condition.message
+    return None

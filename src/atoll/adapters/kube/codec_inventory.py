@@ -1,0 +1,142 @@
+"""What is known of GPUs and what people declare: `GPUNode` in both directions, `GPUNodeConfig` inwards."""
+
+from itertools import combinations
+
+import msgspec
+
+from atoll.adapters.kube import wire_atoll as wire
+from atoll.adapters.kube.names import API_VERSION
+from atoll.core.facts import Inventory, NamedPartition, NodeConfigObject, Requirement, Source
+from atoll.core.topology import Device, Nic, NodeTopology, PairLink
+
+_encoder = msgspec.json.Encoder()
+_NOTHING_KNOWN = PairLink()
+
+
+def inventory_of(node: wire.GpuNode) -> Inventory | None:
+    """Return the inventory; None while the object has no status yet.
+
+    Raises:
+        ValueError: positions out of range, links that contradict each other, a UUID twice.
+    """
+    status = node.status
+    if status is None:
+        return None
+    devices = tuple(_device_of(device) for device in status.devices)
+    topology = NodeTopology(
+        devices,
+        _links_of(status.links, len(devices)),
+        tuple(_nic_of(nic, len(devices)) for nic in status.nics),
+        nics_known=status.nics_known,
+    )
+    return Inventory(node.metadata.name, status.node_uid, status.source, topology)
+
+
+def gpu_node_json(inventory: Inventory) -> bytes:
+    """The whole object without a resourceVersion; its owner is the Node, so it goes when the Node goes."""
+    owner = {"apiVersion": "v1", "kind": "Node", "name": inventory.node, "uid": inventory.node_uid}
+    return _encoder.encode(
+        {
+            "apiVersion": API_VERSION,
+            "kind": "GPUNode",
+            "metadata": {"name": inventory.node, "ownerReferences": [owner]},
+            "status": status_of(inventory),
+        }
+    )
+
+
+def status_of(inventory: Inventory) -> wire.GpuNodeStatus:
+    topology = inventory.topology
+    positions = range(len(topology.devices))
+    return wire.GpuNodeStatus(
+        node_uid=inventory.node_uid,
+        source=Source(inventory.source),
+        devices=tuple(_wire_device(device) for device in topology.devices),
+        links=tuple(
+            wire.Link(a, b, topology.links[a][b].pcie, topology.links[a][b].nvlinks)
+            for a, b in combinations(positions, 2)
+            if topology.links[a][b] != _NOTHING_KNOWN
+        ),
+        nics=tuple(
+            wire.Nic(nic.name, nic.device, tuple(wire.NicLink(gpu, link) for gpu, link in enumerate(nic.links) if link))
+            for nic in topology.nics
+        ),
+        nics_known=topology.nics_known,
+    )
+
+
+def config_of(config: wire.NodeConfig) -> NodeConfigObject:
+    spec = config.spec
+    return NodeConfigObject(
+        name=config.metadata.name,
+        selector=None if spec.node_selector is None else _requirements(spec.node_selector),
+        node_names=spec.node_names,
+        enforcement=spec.enforcement,
+        mode=spec.mode,
+        hints=spec.hints,
+        on_violation=spec.on_violation,
+        quarantine=spec.quarantine,
+        partitions=None
+        if spec.partitions is None
+        else tuple(NamedPartition(partition.name, partition.gpus) for partition in spec.partitions),
+    )
+
+
+def _requirements(selector: wire.LabelSelector) -> tuple[Requirement, ...]:
+    equal = (Requirement(key, "In", (value,)) for key, value in sorted((selector.match_labels or {}).items()))
+    terms = (Requirement(term.key, term.operator, term.values) for term in selector.match_expressions)
+    return (*equal, *terms)
+
+
+def _links_of(links: tuple[wire.Link, ...], count: int) -> tuple[tuple[PairLink, ...], ...]:
+    table = [[_NOTHING_KNOWN] * count for _ in range(count)]
+    for link in links:
+        if not link.a < link.b < count:
+            raise ValueError(f"link {link.a}-{link.b} is not a pair a < b of {count} devices")
+        if table[link.a][link.b] != _NOTHING_KNOWN:
+            raise ValueError(f"link {link.a}-{link.b} is listed twice")
+        table[link.a][link.b] = table[link.b][link.a] = PairLink(link.pcie, link.nvlinks)
+    return tuple(map(tuple, table))
+
+
+def _nic_of(nic: wire.Nic, count: int) -> Nic:
+    known = {link.gpu: link.pcie for link in nic.links}
+    if beyond := [gpu for gpu in known if gpu >= count]:
+        raise ValueError(f"NIC {nic.name} names GPU {beyond[0]} of {count} devices")
+    return Nic(nic.name, tuple(known.get(gpu) for gpu in range(count)), nic.device)
+
+
+def _device_of(device: wire.Device) -> Device:
+    return Device(
+        index=device.index,
+        uuid=device.uuid,
+        pci_address=device.pci_address,
+        numa=device.numa_node,
+        numa_affinity=device.numa_affinity,
+        cpu_affinity=device.cpu_affinity,
+        pcie_root=device.pcie_root,
+        pcie_switch=device.pcie_switch,
+        socket=device.socket,
+        model=device.model,
+        memory_mib=device.memory_mib,
+        mig=device.mig,
+        health=device.health,
+    )
+
+
+def _wire_device(device: Device) -> wire.Device:
+    return wire.Device(
+        index=device.index,
+        uuid=device.uuid,
+        pci_address=device.pci_address,
+        numa_node=device.numa,
+        numa_affinity=device.numa_affinity,
+        cpu_affinity=device.cpu_affinity,
+        pcie_root=device.pcie_root,
+        pcie_switch=device.pcie_switch,
+        socket=device.socket,
+        model=device.model,
+        memory_mib=device.memory_mib,
+        mig=device.mig,
+        health=device.health,
+    )

@@ -1,0 +1,153 @@
+"""Grants as they are recorded: the `GPULedger` object in both directions, and the copy of a grant on its pod.
+
+A record is trusted only whole. The digest covers the node's name, its UID and every grant, so a record that somebody
+edited, copied from another node or restored in part is *unreadable*: a value with the reason, never an exception and
+never half a truth.
+"""
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from atoll.adapters.kube import wire_atoll as wire
+from atoll.adapters.kube.names import DATA_VERSION
+from atoll.core.errors import quoted
+from atoll.core.ledger import ContainerGrant, Grant, LedgerRecord, Lost, Occupant, Owner, Part
+
+WHY_MAX = 200
+_encoder = msgspec.json.Encoder()
+_spec = msgspec.json.Decoder(wire.LedgerSpec)
+_version = msgspec.json.Decoder(wire.LedgerVersion)
+
+
+def record_of(ledger: wire.RawLedger) -> LedgerRecord:
+    """Return what the object records; `unreadable` says why it cannot be trusted."""
+    node, version = ledger.metadata.name, ledger.metadata.resource_version
+    try:
+        found = _version.decode(ledger.spec).version
+        if found != DATA_VERSION:
+            why = f"data version {found} is not known, only {DATA_VERSION}"
+            return LedgerRecord(node, version, unreadable=why)
+        spec = _spec.decode(ledger.spec)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return LedgerRecord(node, version, unreadable=f"not a ledger record: {error}"[:WHY_MAX])
+    if spec.digest != digest(node, spec.node_uid, spec.grants):
+        why = f"digest {quoted(spec.digest)} does not fit the grants: edited by hand, or not written by Atoll"
+        return LedgerRecord(node, version, unreadable=why)
+    return LedgerRecord(node, version, spec.node_uid, tuple(_grant_of(grant) for grant in spec.grants))
+
+
+def ledger_json(record: LedgerRecord) -> bytes:
+    """Return the whole object, with its resourceVersion unless it is to be created.
+
+    Raises:
+        ValueError: the record was unreadable; what is not understood must not be written over.
+    """
+    if record.unreadable:
+        raise ValueError(f"ledger of {record.node} is unreadable: {record.unreadable}")
+    grants = tuple(_wire_grant(grant) for grant in record.grants)
+    spec = wire.LedgerSpec(
+        version=DATA_VERSION,
+        node_uid=record.node_uid,
+        grants=grants,
+        digest=digest(record.node, record.node_uid, grants),
+    )
+    metadata = wire.LedgerMeta(record.node, record.version or None)
+    return _encoder.encode(wire.Ledger(metadata, spec))
+
+
+def digest(node: str, node_uid: str, grants: tuple[wire.Grant, ...]) -> str:
+    content = _encoder.encode((DATA_VERSION, node, node_uid, grants))
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def allocation_json(node: str, grant: Grant) -> str:
+    """The `atoll.dev/allocation` annotation: what was granted, and no alternatives."""
+    answer: dict[str, Any] = {
+        "v": DATA_VERSION,
+        "node": node,
+        "nodeMode": grant.node_mode,
+        "policy": grant.policy,
+        "scopeAsked": grant.scopes_asked,
+        "scopeBound": grant.scope_bound,
+        "enforced": grant.enforced,
+        "degraded": grant.degraded,
+    }
+    if grant.lost is not None:
+        answer["lost"] = {"scope": grant.lost.scope, "worstLink": grant.lost.worst_link}
+    answer |= {
+        "uuidsKnown": grant.uuids_known,
+        "count": grant.count,
+        "containers": _uuids_by_container(grant, init=False),
+        "initContainers": _uuids_by_container(grant, init=True),
+        "domains": grant.domains,
+    }
+    return _encoder.encode(answer).decode()
+
+
+def _uuids_by_container(grant: Grant, *, init: bool) -> dict[str, list[str]]:
+    return {
+        container.name: [part.uuid for part in container.parts]
+        for container in grant.containers
+        if container.init is init
+    }
+
+
+def _grant_of(grant: wire.Grant) -> Grant:
+    return Grant(
+        owner=Owner(grant.owner.kind, grant.owner.namespace, grant.owner.name, grant.owner.uid),
+        state=grant.state,
+        count=grant.count,
+        containers=tuple(
+            ContainerGrant(
+                container.name,
+                tuple(Part(part.uuid, part.portion, part.dra) for part in container.parts),
+                init=container.init,
+            )
+            for container in grant.containers
+        ),
+        policy=grant.policy,
+        scopes_asked=grant.scopes_asked,
+        scope_bound=grant.scope_bound,
+        node_mode=grant.node_mode,
+        enforced=grant.enforced,
+        degraded=grant.degraded,
+        lost=None if grant.lost is None else Lost(grant.lost.scope, grant.lost.worst_link),
+        uuids_known=grant.uuids_known,
+        domains=grant.domains,
+        candidates=grant.candidates,
+        pod_version=grant.pod_version,
+        occupant=Occupant(
+            grant.occupant.priority, grant.occupant.controller, grant.occupant.started, grant.occupant.service_class
+        ),
+    )
+
+
+def _wire_grant(grant: Grant) -> wire.Grant:
+    owner, occupant = grant.owner, grant.occupant
+    return wire.Grant(
+        owner=wire.Owner(kind=owner.kind, namespace=owner.namespace, name=owner.name, uid=owner.uid),
+        state=grant.state,
+        count=grant.count,
+        containers=tuple(
+            wire.ContainerGrant(
+                container.name,
+                tuple(wire.Part(part.uuid, part.portion, part.dra) for part in container.parts),
+                container.init,
+            )
+            for container in grant.containers
+        ),
+        policy=grant.policy,
+        scopes_asked=grant.scopes_asked,
+        scope_bound=grant.scope_bound,
+        node_mode=grant.node_mode,
+        enforced=grant.enforced,
+        degraded=grant.degraded,
+        lost=None if grant.lost is None else wire.Lost(grant.lost.scope, grant.lost.worst_link),
+        uuids_known=grant.uuids_known,
+        domains=grant.domains,
+        candidates=grant.candidates,
+        pod_version=grant.pod_version,
+        occupant=wire.Occupant(occupant.priority, occupant.controller, occupant.started, occupant.service_class),
+    )

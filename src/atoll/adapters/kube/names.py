@@ -1,0 +1,49 @@
+"""Names on the API server: our group and kinds, annotations, and the paths of everything that Atoll touches."""
+
+from urllib.parse import quote
+
+GROUP = "atoll.dev"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+GPU_RESOURCE = "nvidia.com/gpu"
+
+ASKED_PREFIX = "atoll.dev/"
+ALLOCATION = "atoll.dev/allocation"
+NUDGE = "atoll.dev/nudge"
+PLACED = "atoll.dev/Placed"
+ANSWERED = frozenset({ALLOCATION, NUDGE})
+"""Annotations that Atoll writes. They are copies for people and are never read back."""
+
+NODES = "/api/v1/nodes"
+PODS = "/api/v1/pods"
+GPU_NODES = f"/apis/{API_VERSION}/gpunodes"
+GPU_NODE_CONFIGS = f"/apis/{API_VERSION}/gpunodeconfigs"
+GPU_LEDGERS = f"/apis/{API_VERSION}/gpuledgers"
+
+DATA_VERSION = 1
+"""Of the recorded JSON: the ledger's spec and the allocation annotation."""
+
+
+def node_path(name: str) -> str:
+    return f"{NODES}/{_segment(name)}"
+
+
+def pod_path(namespace: str, name: str) -> str:
+    return f"/api/v1/namespaces/{_segment(namespace)}/pods/{_segment(name)}"
+
+
+def ledger_path(node: str) -> str:
+    return f"{GPU_LEDGERS}/{_segment(node)}"
+
+
+def gpu_node_path(node: str) -> str:
+    return f"{GPU_NODES}/{_segment(node)}"
+
+
+def leases_path(namespace: str) -> str:
+    return f"/apis/coordination.k8s.io/v1/namespaces/{_segment(namespace)}/leases"
+
+
+def _segment(name: str) -> str:
+    # Names reach us in requests of others, too: one name must stay one path segment.
+    return quote(name, safe="")

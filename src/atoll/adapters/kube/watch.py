@@ -1,0 +1,173 @@
+"""The watched kinds as one stream of core events: list in pages, then watch, for as long as it is asked for.
+
+Lists are consistent reads (no resourceVersion), so no list goes back behind what was seen before. Ledgers are listed
+before pods: a grant whose pod that later list lacks belongs to a pod that is gone. A broken watch goes on from the last
+version; after a 410 the kind is listed anew and the difference is told.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import structlog
+
+from atoll.adapters.kube import wire
+from atoll.adapters.kube.client import Answer, KubeClient, Unanswered
+from atoll.adapters.kube.credentials import AccessError
+from atoll.adapters.kube.mirror import Mirror, Reader, readers
+from atoll.core.events import Kind, WatchEvent
+
+PAGE = 2000
+WATCH_S = 290
+"""How long one watch lasts; the server ends it then, and the next goes on."""
+SILENT_S = 150
+"""The server sends a bookmark about every minute, so longer silence is a dead connection."""
+BACKOFF_MIN_S, BACKOFF_MAX_S = 0.2, 10.0
+LINE_BYTES_MAX = 32 << 20
+QUEUED_BATCHES = 16
+_EXPIRED = 410
+_line = msgspec.json.Decoder(wire.WatchLine)
+_status = msgspec.json.Decoder(wire.Status)
+_bookmark = msgspec.json.Decoder(wire.AnyObject)
+log = structlog.get_logger()
+
+Batches = asyncio.Queue[list[WatchEvent]]
+
+
+class Expired(Exception):
+    """410: the server has forgotten the version that we would go on from."""
+
+
+async def watch_cluster(client: KubeClient, resources: tuple[str, ...]) -> AsyncIterator[WatchEvent]:
+    """`ports.ClusterApi.watch`. Close the iterator to stop the connections."""
+    batches: Batches = asyncio.Queue(QUEUED_BATCHES)
+    ledgers_listed = asyncio.Event()
+    kinds = [_KindWatch(client, reader, batches, ledgers_listed) for reader in readers(resources).values()]
+    tasks = [asyncio.create_task(kind.run(), name=f"watch-{kind.kind}") for kind in kinds]
+    getting: asyncio.Task[list[WatchEvent]] | None = None
+    try:
+        while True:
+            getting = asyncio.create_task(batches.get())
+            done, _ = await asyncio.wait({getting, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+            # A watch ends by cancellation alone: whatever else ended it is a bug and must be seen.
+            for task in done.intersection(tasks):
+                task.result()
+            for event in await getting:
+                yield event
+    finally:
+        started = [*tasks, getting] if getting else tasks
+        for task in started:
+            task.cancel()
+        await asyncio.gather(*started, return_exceptions=True)
+
+
+class _KindWatch:
+    """List and watch of one kind, for ever."""
+
+    def __init__(
+        self, client: KubeClient, reader: Reader[Any], batches: Batches, ledgers_listed: asyncio.Event
+    ) -> None:
+        self.kind = reader.kind
+        self._client = client
+        self._path = reader.path
+        self._mirror: Mirror[Any] = Mirror(reader)
+        self._batches = batches
+        self._ledgers_listed = ledgers_listed
+        self._version: str | None = None
+        self._pause_s = BACKOFF_MIN_S
+
+    async def run(self) -> None:
+        if self.kind is Kind.PODS:
+            await self._ledgers_listed.wait()
+        while True:
+            try:
+                if self._version is None:
+                    self._version = await self._list()
+                await self._follow()
+            except Expired:
+                log.info("watch_expired", kind=self.kind, version=self._version)
+                self._version = None
+            except (Unanswered, AccessError, msgspec.DecodeError, UnicodeDecodeError) as error:
+                log.warning("watch_broken", kind=self.kind, why=str(error), again_in_s=self._pause_s)
+                await asyncio.sleep(self._pause_s)
+                self._pause_s = min(self._pause_s * 2, BACKOFF_MAX_S)
+
+    async def _list(self) -> str:
+        self._mirror.listing()
+        more = ""
+        while True:
+            answer = await self._client.read(f"{self._path}?limit={PAGE}{more}")
+            if answer.status == _EXPIRED:
+                raise Expired
+            if not answer.ok:
+                raise Unanswered(f"list of {self.kind}: {answer.why}{_remedy(answer)}")
+            metadata, events = self._mirror.page(answer.body)
+            await self._put(events)
+            if not metadata.continue_:
+                break
+            more = f"&continue={metadata.continue_}"
+        await self._put(self._mirror.listed())
+        if self.kind is Kind.LEDGERS:
+            self._ledgers_listed.set()
+        return metadata.resource_version
+
+    async def _follow(self) -> None:
+        query = f"watch=1&allowWatchBookmarks=true&timeoutSeconds={WATCH_S}&resourceVersion={self._version}"
+        async with self._client.stream(f"{self._path}?{query}", SILENT_S) as found:
+            if isinstance(found, Answer):
+                if found.status == _EXPIRED:
+                    raise Expired
+                raise Unanswered(f"watch of {self.kind}: {found.why}")
+            async for lines in whole_lines(found):
+                await self._put([event for line in lines for event in self._read(line)])
+                self._pause_s = BACKOFF_MIN_S
+
+    def _read(self, line: bytes) -> list[WatchEvent]:
+        entry = _line.decode(line)
+        if entry.type == "ERROR":
+            status = _status.decode(entry.object)
+            if status.code == _EXPIRED:
+                raise Expired
+            raise Unanswered(f"watch of {self.kind}: {status.code} {status.reason}: {status.message}"[:300])
+        if entry.type == "BOOKMARK":
+            events: list[WatchEvent] = []
+        elif entry.type == "DELETED":
+            events = self._mirror.deleted(entry.object)
+        else:
+            events = self._mirror.changed(entry.object)
+        with contextlib.suppress(msgspec.DecodeError):
+            self._version = _bookmark.decode(entry.object).metadata.resource_version or self._version
+        return events
+
+    async def _put(self, events: list[WatchEvent]) -> None:
+        if events:
+            await self._batches.put(events)
+
+
+async def whole_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
+    """Cut a stream into lines, all that one chunk completed at a time.
+
+    Raises:
+        Unanswered: a line that no object can be as long as, or a stream that ends within a line.
+    """
+    rest: list[bytes] = []
+    length = 0
+    async for chunk in chunks:
+        head, newline, tail = chunk.rpartition(b"\n")
+        if newline:
+            whole = b"".join([*rest, head])
+            rest, length = [tail], len(tail)
+            yield [line for line in whole.split(b"\n") if line]
+        else:
+            rest.append(chunk)
+            length += len(chunk)
+            if length > LINE_BYTES_MAX:
+                raise Unanswered(f"a watch line is longer than {LINE_BYTES_MAX} bytes")
+    if any(rest):
+        raise Unanswered("the watch ended within a line")
+
+
+def _remedy(answer: Answer) -> str:
+    return " (are the CRDs installed? `atoll manifests crds | kubectl apply -f -`)" if answer.status == 404 else ""
