@@ -1,0 +1,40 @@
+"""The words of a `topo` matrix: link classes, labels, affinity values, and the punctuation that people paste around.
+
+Unknown words are refused by the readers; a default would be a guess.
+"""
+
+import re
+
+from atoll.core.topology import PcieLink
+
+SELF = "X"
+
+PCIE: dict[str, PcieLink] = {
+    **{str(link): link for link in PcieLink},
+    "SOC": PcieLink.SYS,  # until 2017
+    "PSB": PcieLink.PIX,  # two GPUs on one board
+}
+
+NVLINKS: dict[str, int] = {f"NV{count}": count for count in range(1, 65)}
+
+CELLS = frozenset({SELF, *PCIE, *NVLINKS})
+
+GPU_LABEL = re.compile(r"GPU(0|[1-9]\d{0,2})")
+GLUED_LABELS = re.compile(r"((?:GPU(?:0|[1-9]\d{0,2}))+)([A-Za-z][\w.-]*)?")  # "GPU0GPU1mlx5_0": separators lost
+NIC_LABEL = re.compile(r"[A-Za-z][\w-]*\d[\w-]*")
+AFFINITY = re.compile(r"[\d,-]{1,400}|N/A|\.\.\.")
+
+LINE_PREFIX = " \t#/>|;*+%!"
+"""Comment, quote and table marks at the start of a line."""
+
+
+def words(line: str) -> list[str]:
+    """The words of a line, without comment marks before it and table bars inside it."""
+    if "|" in line:
+        line = line.replace("|", " ")
+    return line.lstrip(LINE_PREFIX).split()
+
+
+def is_rule(word: str) -> bool:
+    """A line such as |-----|:----| that only draws."""
+    return len(word) > 1 and not word.strip("-=+:")
