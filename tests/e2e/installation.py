@@ -1,0 +1,262 @@
+"""Atoll installed on a real control plane exactly as the README says, and the questions the end-to-end tests ask.
+
+Two stock kube-schedulers run: the cluster's own, and a second one with our extender for GPU pods (the recommended
+set-up). `atoll serve` runs as its own process with nothing but the printed roles. Nodes are described by nvidia-smi
+text that our renderer writes from catalogue machines, published by `atoll topology publish`.
+"""
+
+import http.client
+import itertools
+import json
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import yaml
+
+from atoll.adapters.catalogue import load
+from atoll.adapters.nvidia_smi.render import render_list, render_matrix
+from atoll.core.topology import NodeTopology
+from tests.realkube import fleet
+from tests.realkube.api import Json, wait_until
+from tests.realkube.harness import LOOPBACK, ControlPlane, free_port
+from tests.realkube.process import Piece
+
+SCHEDULER = "atoll-scheduler"
+ATOLL = [sys.executable, "-m", "atoll"]
+NAMESPACE = "kube-system"
+ACCOUNT = "atoll"
+KINDS = "/apis/atoll.dev/v1alpha1"
+_serial = itertools.count()
+
+
+@dataclass(frozen=True)
+class Box:
+    """A node of the test: its name, what it is made of, and its islands as sets of UUIDs."""
+
+    name: str
+    topology: NodeTopology
+    islands: tuple[frozenset[str], ...]
+
+    @property
+    def uuids(self) -> frozenset[str]:
+        return frozenset().union(*self.islands)
+
+
+class Installation:
+    """Everything Atoll needs on one control plane."""
+
+    def __init__(self, plane: ControlPlane, *, one_scheduler: bool = False) -> None:
+        """Install on a control plane that is up.
+
+        Args:
+            plane: the control plane, without schedulers.
+            one_scheduler: put our extender into the cluster's only scheduler instead of a second one.
+        """
+        self.plane, self.api = plane, plane.api
+        self.certificates = plane.folder / "certificates"
+        self.port = free_port()
+        self.replicas = itertools.count()
+        plane.apply(atoll("manifests", "crds"))
+        plane.apply(atoll("manifests", "rbac", "--namespace", NAMESPACE, "--service-account", ACCOUNT))
+        self.kubeconfig = plane.service_account(ACCOUNT, NAMESPACE)
+        self.serve = self.start_serve()
+        profile = "default-scheduler" if one_scheduler else SCHEDULER
+        if not one_scheduler:
+            plane.start_scheduler("stock")
+        self.scheduler = plane.start_scheduler("gpu-scheduler", self.scheduler_config(profile))
+        self.profile = profile
+
+    def scheduler_config(self, scheduler_name: str = SCHEDULER) -> Json:
+        """What `atoll manifests scheduler-config` prints, with the client limits of a test cluster."""
+        text = atoll(
+            *("manifests", "scheduler-config", "--extender-url", f"https://{LOOPBACK}:{self.port}"),
+            *("--cert-dir", str(self.certificates)),
+        )
+        config: Json = yaml.safe_load(text)
+        config["profiles"][0]["schedulerName"] = scheduler_name
+        config["clientConnection"] = {**config.get("clientConnection", {}), "qps": 2000, "burst": 4000}
+        return config
+
+    def start_serve(self, *, port: int | None = None, fault: str = "", wait: bool = True) -> Piece:
+        """Start one more `atoll serve`; on the extender's own port unless told otherwise."""
+        listen = f"{LOOPBACK}:{port or self.port}"
+        command: list[str | Path] = [*ATOLL, "serve", "--kubeconfig", self.kubeconfig, "--listen", listen]
+        command += ["--cert-dir", self.certificates, "--namespace", NAMESPACE]
+        if fault:
+            command = ["env", f"ATOLL_FAULT={fault}", *command]
+        piece = self.plane.run(f"serve-{next(self.replicas)}", command)
+        if wait:
+            piece.wait_until(lambda: self.ready(port))
+        return piece
+
+    def ready(self, port: int | None = None) -> bool:
+        """Whether a replica's /readyz says so; it needs no client certificate."""
+        return _status(f"https://{LOOPBACK}:{port or self.port}/readyz", self.certificates / "ca.crt") == "200"
+
+    # Nodes.
+
+    def box(
+        self, machine: str, *, published: bool = True, labels: Mapping[str, str] | None = None, name: str = ""
+    ) -> Box:
+        """Make a node from a catalogue machine and publish its inventory from nvidia-smi text."""
+        name = name or f"{machine}-{next(_serial)}".replace("_", "-").lower()
+        topology = load(machine, name)
+        fleet.create_nodes(self.api, [fleet.gpu_node(name, len(topology.devices), labels=labels)])
+        if published:
+            self.publish(name, topology)
+        return Box(name, topology, islands_of(topology))
+
+    def publish(self, node: str, topology: NodeTopology) -> None:
+        """Publish with the printed command, from the files that an administrator would have saved."""
+        files = dump_files(topology, self.plane.folder / "dumps" / f"{node}-{next(_serial)}")
+        admin = ["--kubeconfig", str(self.plane.kubeconfig)]
+        atoll("topology", "publish", *admin, "--node", node, *map(str, files))
+
+    def configure(self, name: str, nodes: Iterable[str], **spec: object) -> None:
+        """Write a `GPUNodeConfig`; enforce unless the spec says otherwise."""
+        body = {"nodeNames": list(nodes), "enforcement": "enforce", **spec}
+        self.api.apply(
+            {
+                "apiVersion": "atoll.dev/v1alpha1",
+                "kind": "GPUNodeConfig",
+                "metadata": {"name": name},
+                "spec": body,
+            }
+        )
+
+    def remove_box(self, box: Box) -> None:
+        for path in (f"{fleet.NODES}/{box.name}", f"{KINDS}/gpunodes/{box.name}", f"{KINDS}/gpuledgers/{box.name}"):
+            if self.api.find(path) is not None:
+                self.api.delete(path)
+
+    # Pods and what became of them.
+
+    def pod(self, name: str, gpus: int | Sequence[int], on: Iterable[Box] = (), **more: object) -> Json:
+        """Create a pod for our scheduler that may go to the given boxes only (all, when none is given)."""
+        spec: dict[str, object] = dict(more)
+        terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [box.name]}]} for box in on]
+        if terms:
+            required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+            spec["affinity"] = {"nodeAffinity": required}
+        spec.setdefault("scheduler", self.profile)
+        made = fleet.create_pods(self.api, [fleet.gpu_pod(name, gpus, **spec)])  # type: ignore[arg-type]
+        return made[0]
+
+    def bound(self, name: str, timeout_s: float = 30) -> tuple[str, frozenset[str]]:
+        """Wait until the pod is bound; its node and the UUIDs that the ledger gave it."""
+        pod = fleet.wait_bound(self.api, name, timeout_s=timeout_s)
+        node = pod["spec"]["nodeName"]
+        grant = self.grant(node, pod["metadata"]["uid"])
+        assert grant is not None, f"{name} is bound to {node} without a grant"
+        return node, uuids_of(grant)
+
+    def grant(self, node: str, uid: str) -> Json | None:
+        return next((grant for grant in self.grants(node) if grant["owner"]["uid"] == uid), None)
+
+    def grants(self, node: str) -> list[Json]:
+        ledger = self.api.find(f"{KINDS}/gpuledgers/{node}")
+        return list(ledger["spec"]["grants"]) if ledger else []
+
+    def allocation(self, name: str) -> Json:
+        """The answer that the pod carries for people."""
+        pod = self.api.get(f"{fleet.pods_in()}/{name}")
+        answer: Json = json.loads(pod["metadata"]["annotations"]["atoll.dev/allocation"])
+        return answer
+
+    def waits_with(self, name: str, code: str, timeout_s: float = 20) -> str:
+        """Wait until the pod's Placed condition is False with this reason; its message. The pod must be unbound."""
+
+        def told(pod: Json) -> bool:
+            return placed(pod).get("reason") == code
+
+        pod = self.api.wait_for(f"{fleet.pods_in()}/{name}", told, timeout_s)
+        assert "nodeName" not in pod["spec"], f"{name} was bound to {pod['spec'].get('nodeName')}"
+        return str(placed(pod)["message"])
+
+    def settle(self, boxes: Iterable[Box], timeout_s: float = 30) -> None:
+        """Wait until the ledgers name exactly the pods that are there, and check the books against the pods."""
+        names = [box.name for box in boxes]
+
+        def clean() -> bool:
+            live = {pod["metadata"]["uid"] for pod in self.api.items(fleet.pods_in())}
+            return all(grant["owner"]["uid"] in live for name in names for grant in self.grants(name))
+
+        wait_until(clean, "the ledgers to forget pods that are gone", timeout_s)
+        self.check_books(names)
+
+    def check_books(self, nodes: Iterable[str]) -> None:
+        """No UUID twice, and every bound pod of our scheduler has a grant on its own node and nowhere else."""
+        by_owner: dict[str, list[str]] = {}
+        for node in nodes:
+            held: set[str] = set()
+            for grant in self.grants(node):
+                uuids = uuids_of(grant)
+                assert not held & uuids, f"{node} gives {held & uuids} twice"
+                held |= uuids
+                by_owner.setdefault(grant["owner"]["uid"], []).append(node)
+        for pod in self.api.items(fleet.pods_in()):
+            node = pod["spec"].get("nodeName")
+            if node in set(nodes) and pod["spec"]["schedulerName"] == self.profile:
+                assert by_owner.get(pod["metadata"]["uid"]) == [node], (
+                    f"{pod['metadata']['name']} on {node}: {by_owner}"
+                )
+
+
+def placed(pod: Json) -> Json:
+    """The pod's `atoll.dev/Placed` condition, empty when it has none."""
+    conditions = pod.get("status", {}).get("conditions") or []
+    return next((one for one in conditions if one["type"] == "atoll.dev/Placed"), {})
+
+
+def uuids_of(grant: Json) -> frozenset[str]:
+    return frozenset(part["uuid"] for container in grant["containers"] for part in container["parts"])
+
+
+def islands_of(topology: NodeTopology) -> tuple[frozenset[str], ...]:
+    """The NUMA islands, straight from the machine's own facts."""
+    groups: dict[int | None, set[str]] = {}
+    for device in topology.devices:
+        groups.setdefault(device.numa, set()).add(str(device.uuid))
+    return tuple(frozenset(group) for group in groups.values())
+
+
+def dump_files(topology: NodeTopology, folder: Path) -> list[Path]:
+    """The files that `nvidia-smi topo -m`, `topo -mp`, `-L` and `lscpu` would have left."""
+    folder.mkdir(parents=True)
+    nodes = sorted({(device.numa, device.socket) for device in topology.devices if device.numa is not None})
+    texts = {
+        "topo-m.txt": render_matrix(topology),
+        "topo-mp.txt": render_matrix(topology, pcie=True),
+        "gpu-list.txt": render_list(topology),
+    }
+    if nodes and all(socket is not None for _, socket in nodes):
+        header = "# CPU,Core,Socket,Node,,L1d,L1i,L2,L3\n"
+        rows = (f"{n},{n},{socket},{numa},,{n},{n},{n},{socket}\n" for n, (numa, socket) in enumerate(nodes))
+        texts["lscpu-p.txt"] = header + "".join(rows)
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    return [folder / name for name in texts]
+
+
+def atoll(*arguments: str) -> str:
+    """Run the program; what it prints."""
+    done = subprocess.run([*ATOLL, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, f"atoll {' '.join(arguments)}: exit {done.returncode}\n{done.stderr}"
+    return done.stdout
+
+
+def _status(url: str, ca: Path) -> str:
+    """The status of a GET without a client certificate; "" when nobody answers."""
+    where = urlsplit(url)
+    try:
+        context = ssl.create_default_context(cafile=str(ca))
+        connection = http.client.HTTPSConnection(str(where.hostname), where.port, timeout=2, context=context)
+        connection.request("GET", where.path)
+        return str(connection.getresponse().status)
+    except OSError:
+        return ""
