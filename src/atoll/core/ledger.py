@@ -9,7 +9,7 @@ unbound, (3) the ledger is written under the version read in (1). See docs/adr/0
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from atoll.core.lifecycle import State
+from atoll.core.lifecycle import PERSISTENT, State
 from atoll.core.request import Policy, ServiceClass
 from atoll.core.scope import Scope
 
@@ -33,12 +33,16 @@ class Owner:
     uid: str
 
 
+WHOLE = "gpu"
+"""The portion that is all of a GPU; MIG slices and fractions come with their own words."""
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A GPU or a piece of one. `portion` is "gpu" for a whole one; MIG slices and fractions come with their own words."""
+    """A GPU or a piece of one."""
 
     uuid: str
-    portion: str = "gpu"
+    portion: str = WHOLE
     dra: str | None = None  # driver/pool/device, where the part has a DRA identity
 
 
@@ -125,3 +129,26 @@ class LedgerRecord:
 
     def without(self, *owner_uids: str) -> "LedgerRecord":
         return replace(self, grants=tuple(grant for grant in self.grants if grant.owner.uid not in owner_uids))
+
+
+def fault_of(grants: tuple[Grant, ...]) -> str:
+    """Why these grants cannot all be true, "" when they can: what a hand-edited object is judged by."""
+    whole: dict[str, str] = {}  # UUID -> who has all of it
+    pieces: dict[str, str] = {}  # UUID -> who has a piece of it
+    owners: set[str] = set()
+    for grant in grants:
+        who = f"{grant.owner.namespace}/{grant.owner.name}"
+        if grant.owner.uid in owners or not grant.owner.uid:
+            return f"{who} has two grants" if grant.owner.uid else f"the grant of {who} has no owner UID"
+        owners.add(grant.owner.uid)
+        if grant.state not in PERSISTENT:
+            return f"the grant of {who} is in state {grant.state}, which is derived and never recorded"
+        if grant.count < 0 or (grant.uuids_known and grant.count != len(grant.uuids)):
+            return f"the grant of {who} counts {grant.count} GPUs and names {len(grant.uuids)}"
+        mine = {part.uuid: part.portion for container in grant.containers for part in container.parts}
+        for uuid, portion in mine.items():
+            other = whole.get(uuid) or (pieces.get(uuid) if portion == WHOLE else None)
+            if other:
+                return f"{uuid} is granted to {other} and to {who}"
+            (whole if portion == WHOLE else pieces)[uuid] = who
+    return ""

@@ -1,8 +1,10 @@
 """The life of a grant, as one table with every legal step.
 
-Rules: no time-out frees GPUs; a pair that is not in the table is a bug, raises and changes nothing. Held, Promised and
-Binding are persistent (the ledger says so); Bound and Prepared are derived from the pod and the node's read-back;
-Releasing is what a dead owner's grant is until the ledger no longer names it.
+Rules: no time-out frees GPUs, and neither does a Node that goes away: a machine may come back under its name while
+the pods of its first life still run, so a grant ends by its owner's own outcome alone. A pair that is not in the table
+is a bug, raises and changes nothing. Held, Promised and Binding are persistent (the ledger says so); Bound and Prepared
+are derived from the pod and the node's read-back; Releasing is what a dead owner's grant is until the ledger no longer
+names it.
 """
 
 from enum import StrEnum
@@ -28,24 +30,25 @@ class Step(StrEnum):
     POD_BOUND = "PodBound"
     POD_BOUND_ELSEWHERE = "PodBoundElsewhere"
     POD_REWRITTEN = "PodRewritten"  # unschedulable for another reason; a late Binding must now fail
-    POD_GONE = "PodGone"  # deleted, or ended with Succeeded or Failed
-    NODE_GONE = "NodeGone"
+    POD_GONE = "PodGone"  # deleted, ended with Succeeded or Failed, or being deleted before it was ever bound
     DEVICES_PREPARED = "DevicesPrepared"
     LEDGER_CLEARED = "LedgerCleared"
 
 
+PERSISTENT = frozenset({State.PROMISED, State.HELD, State.BINDING})
+"""What a ledger may record; anything else in it was written by another hand."""
+
 TRANSITIONS: dict[tuple[State, Step], State] = {
     (State.PROMISED, Step.VICTIM_GONE): State.HELD,
+    (State.PROMISED, Step.POD_BOUND): State.BOUND,
     (State.PROMISED, Step.POD_BOUND_ELSEWHERE): State.RELEASING,
     (State.PROMISED, Step.POD_REWRITTEN): State.RELEASING,
     (State.PROMISED, Step.POD_GONE): State.RELEASING,
-    (State.PROMISED, Step.NODE_GONE): State.RELEASING,
     (State.HELD, Step.BIND_ASKED): State.BINDING,
     (State.HELD, Step.POD_BOUND): State.BOUND,
     (State.HELD, Step.POD_BOUND_ELSEWHERE): State.RELEASING,
     (State.HELD, Step.POD_REWRITTEN): State.RELEASING,
     (State.HELD, Step.POD_GONE): State.RELEASING,
-    (State.HELD, Step.NODE_GONE): State.RELEASING,
     (State.BINDING, Step.BIND_ASKED): State.BINDING,
     (State.BINDING, Step.BINDING_REFUSED): State.BINDING,
     (State.BINDING, Step.BINDING_UNKNOWN): State.BINDING,
@@ -53,13 +56,10 @@ TRANSITIONS: dict[tuple[State, Step], State] = {
     (State.BINDING, Step.POD_BOUND_ELSEWHERE): State.RELEASING,
     (State.BINDING, Step.POD_REWRITTEN): State.RELEASING,
     (State.BINDING, Step.POD_GONE): State.RELEASING,
-    (State.BINDING, Step.NODE_GONE): State.RELEASING,
     (State.BOUND, Step.DEVICES_PREPARED): State.PREPARED,
     (State.BOUND, Step.POD_GONE): State.RELEASING,
-    (State.BOUND, Step.NODE_GONE): State.RELEASING,
     (State.PREPARED, Step.DEVICES_PREPARED): State.PREPARED,
     (State.PREPARED, Step.POD_GONE): State.RELEASING,
-    (State.PREPARED, Step.NODE_GONE): State.RELEASING,
     (State.RELEASING, Step.LEDGER_CLEARED): State.RELEASED,
 }
 
