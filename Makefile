@@ -30,7 +30,7 @@ static: venv
 	@$(BIN)/ruff format --check --quiet . && echo "format: clean"
 	@$(BIN)/ruff check --quiet . && echo "lint: clean"
 	@$(BIN)/mypy && $(BIN)/mypy tests/conftest.py tests/realkube tests/tidy
-	@$(BIN)/lint-imports --no-timing --no-logo --no-cache
+	@$(BIN)/lint-imports --no-logo --no-cache
 
 e2e: venv realkube  ## the tests on a real etcd, kube-apiserver, kube-controller-manager and kube-scheduler
 	@$(PYTEST) -m e2e
