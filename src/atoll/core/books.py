@@ -1,0 +1,218 @@
+"""The books of one node: what the API's objects say together about who holds its GPUs.
+
+Everything here is derived from five kinds of objects (Node, GPUNode, merged GPUNodeConfig, GPULedger, pods), so it can
+be thrown away and made again at any time. Where the objects leave something open, the books say "taken": GPUs that some
+owner holds without our knowing which count as hidden, and a node whose papers do not match it is closed.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from atoll.core.facts import Enforcement, Inventory, NodeConfig, NodeFacts, PodFacts
+from atoll.core.fleet import Holder, NodeView
+from atoll.core.gpuset import mask_of
+from atoll.core.ledger import Grant, LedgerRecord, Owner
+from atoll.core.lifecycle import State, Step, after
+from atoll.core.node_state import NodeState
+from atoll.core.reasons import Code
+from atoll.core.request import fresh_counts
+from atoll.core.shape import Shape, shape_of
+from atoll.core.topology import Health
+
+OPEN = frozenset({State.PROMISED, State.HELD, State.BINDING})
+"""States of a grant whose pod is not on a node yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """What an inventory and the configuration say about a node's GPUs, in the form the books count with.
+
+    Attributes:
+        usable: how many GPUs the kubelet can give as whole ones, if the inventory is right.
+        kept_back: GPUs that are quarantined and nothing else. out: these, and the lost, unhealthy and MIG-split ones.
+        out_unnamed: how many GPUs without UUID are out; their position is not told, so they count as hidden.
+        counts: how many GPUs a Node may report that this inventory belongs to, from least to most.
+    """
+
+    node_uid: str
+    shape: Shape
+    uuids: tuple[str | None, ...]
+    position: Mapping[str, int]
+    usable: int
+    kept_back: int
+    out: int
+    out_unnamed: int
+    out_note: str
+    counts: tuple[int, int]
+
+
+def hardware_of(inventory: Inventory, config: NodeConfig) -> Hardware:
+    shape, uuids = shape_of(inventory.topology, config.partitions)
+    position = {uuid: n for n, uuid in enumerate(uuids) if uuid is not None}
+    devices, quarantine = inventory.topology.devices, set(config.quarantine)
+    lost = [device for device in devices if device.health is Health.LOST]
+    unhealthy = [device for device in devices if device.health is Health.UNHEALTHY]
+    mig = [device for device in devices if device.mig]
+    kept_back = [device for device in devices if device.uuid in quarantine]
+    broken = {device.index for device in (*lost, *unhealthy, *mig)}
+    out = [device for device in devices if device.index in broken or device.uuid in quarantine]
+    words = ((len(lost), "lost"), (len(unhealthy), "unhealthy"), (len(mig), "MIG-split"), (len(kept_back), "quarantined"))
+    return Hardware(
+        node_uid=inventory.node_uid,
+        shape=shape,
+        uuids=uuids,
+        position=position,
+        usable=len(devices) - len(broken),
+        kept_back=mask_of(position[device.uuid] for device in kept_back if device.uuid and device.index not in broken),
+        out=mask_of(position[device.uuid] for device in out if device.uuid),
+        out_unnamed=sum(device.uuid is None for device in out),
+        out_note=", ".join(f"{count} {word}" for count, word in words if count),
+        # The device plugin does not list a lost GPU, and lists a split one under other names.
+        counts=(len(devices) - len({device.index for device in (*lost, *mig)}), len(devices)),
+    )
+
+
+def observed(grant: Grant, node: str, pod: PodFacts | None, *, gone: bool) -> State:
+    """The state of a recorded grant, given what is known of its pod (None = not seen yet)."""
+    if gone or (pod is not None and holds_nothing(pod)):
+        return after(grant.state, Step.POD_GONE)
+    if pod is None or not pod.node:
+        return grant.state
+    return after(grant.state, Step.POD_BOUND if pod.node == node else Step.POD_BOUND_ELSEWHERE)
+
+
+def holds_nothing(pod: PodFacts) -> bool:
+    """Ended pods hold nothing any more. One that is being deleted before it was bound never will: the API server
+    refuses the Binding of a pod with a deletion timestamp."""
+    return pod.ended or (pod.deleting and not pod.node)
+
+
+def pod_gpus(pod: PodFacts) -> int:
+    """GPUs that the kubelet will take for the pod at its peak."""
+    return sum(fresh_counts(pod.ask.containers))
+
+
+def owner_of(pod: PodFacts) -> Owner:
+    return Owner("Pod", pod.namespace, pod.name, pod.uid)
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """What one node's view is made from.
+
+    Attributes:
+        hardware: None where no inventory was published.
+        live: grants of the ledger that still hold, with their state.
+        foreign: pods on the node that hold GPUs without a grant.
+    """
+
+    node: NodeFacts
+    config: NodeConfig
+    hardware: Hardware | None
+    live: tuple[tuple[Grant, State], ...]
+    foreign: tuple[PodFacts, ...]
+    unreadable: str = ""
+
+
+def books_of(
+    node: NodeFacts,
+    config: NodeConfig,
+    hardware: Hardware | None,
+    record: LedgerRecord,
+    on_node: Iterable[PodFacts],
+    grant_states: Iterable[tuple[Grant, State]],
+) -> Books:
+    """Sort the owners of a node: grants that hold, and pods that hold without one."""
+    live = tuple((grant, state) for grant, state in grant_states if state not in (State.RELEASING, State.RELEASED))
+    granted = {grant.owner.uid for grant, _ in live}
+    foreign = tuple(
+        sorted(
+            (pod for pod in on_node if pod.uid not in granted and not holds_nothing(pod) and pod_gpus(pod)),
+            key=lambda pod: (pod.namespace, pod.name, pod.uid),
+        )
+    )
+    return Books(node, config, hardware, live, foreign, record.unreadable)
+
+
+def view_of(books: Books) -> NodeView:
+    """The node as the decision sees it."""
+    hardware, closed, note = _papers(books)
+    enforced = books.config.enforcement is Enforcement.ENFORCE
+    asked = sum(grant.count for grant, _ in books.live) + sum(pod_gpus(pod) for pod in books.foreign)
+    allocatable = max(0, min(books.node.allocatable, books.node.capacity) - asked)
+    state = NodeState(
+        shape=None,
+        count=books.node.capacity,
+        count_free=allocatable,
+        enforced=enforced,
+        mode=books.config.mode,
+        closed=closed,
+        closed_note=note,
+    )
+    if hardware is not None:
+        state = _with_masks(state, books, hardware)
+    if books.unreadable:
+        state = replace(state, free=0, hidden=0, held=0, count_free=0)
+    uuids = hardware.uuids if hardware else ()
+    return NodeView(books.node.name, state, uuids, _holders(books, hardware))
+
+
+def _papers(books: Books) -> tuple[Hardware | None, Code | None, str]:
+    """The inventory if it is this node's, and the code that closes the node where something is missing or wrong."""
+    node, hardware = books.node, books.hardware
+    closed, note = None, ""
+    if hardware is None:
+        closed, note = Code.TOPOLOGY_UNKNOWN, "no inventory was published"
+    elif hardware.node_uid != node.uid:
+        hardware, closed, note = None, Code.STALE_INVENTORY, "the inventory is of an earlier node of this name"
+    elif not hardware.counts[0] <= node.capacity <= hardware.counts[1]:
+        note = f"the inventory lists {len(hardware.uuids)} GPUs, the node {node.capacity}"
+        hardware, closed = None, Code.STALE_INVENTORY
+    if books.unreadable:
+        closed, note = Code.NODE_CLOSED, f"its ledger cannot be read: {books.unreadable}"
+    return hardware, closed, note
+
+
+def _with_masks(state: NodeState, books: Books, hardware: Hardware) -> NodeState:
+    taken = held = 0
+    hidden = sum(pod_gpus(pod) for pod in books.foreign) + hardware.out_unnamed
+    for grant, grant_state in books.live:
+        known, unknown = _where(grant, hardware)
+        hidden += unknown
+        if grant_state in (State.HELD, State.PROMISED):
+            held |= known
+        else:
+            taken |= known
+    # Devices that the kubelet calls unhealthy and the inventory does not.
+    hidden += max(0, hardware.usable - books.node.allocatable)
+    out = hardware.out
+    free = hardware.shape.everything & ~(taken | held | out)
+    return replace(
+        state,
+        shape=hardware.shape,
+        count=hardware.shape.count,
+        count_free=max(0, state.count_free - (hardware.kept_back & ~taken).bit_count()),
+        free=free,
+        hidden=min(hidden, free.bit_count()),
+        held=held & ~taken & ~out,
+        out=out,
+        out_note=hardware.out_note,
+    )
+
+
+def _where(grant: Grant, hardware: Hardware) -> tuple[int, int]:
+    """(positions, number of further GPUs) that a grant takes: UUIDs that the node does not have count as hidden."""
+    if not grant.uuids_known or grant.candidates:
+        return 0, grant.count
+    known = mask_of(hardware.position[uuid] for uuid in grant.uuids if uuid in hardware.position)
+    return known, len(grant.uuids) - known.bit_count()
+
+
+def _holders(books: Books, hardware: Hardware | None) -> tuple[Holder, ...]:
+    """Who holds what, for explanations: grants by position, foreign owners by count."""
+    granted = [
+        Holder(grant.owner, _where(grant, hardware)[0] if hardware else 0, grant.count, state, grant.occupant)
+        for grant, state in books.live
+    ]
+    foreign = [Holder(owner_of(pod), 0, pod_gpus(pod), None, pod.occupant) for pod in books.foreign]
+    return (*granted, *foreign)

@@ -1,0 +1,288 @@
+"""The way of a pod to its node: a grant in the ledger, then a Binding that only that grant authorises.
+
+An `Attempt` is one pod's way to one node; every question of the scheduler about it shares it. Whatever happens, the next
+move follows from what is known of pod and ledger by `_plan`, so that an answer that was lost, a second instance or a
+restart all lead back to the same place: read, decide again, go on.
+
+    LEARNING  the pod is being read
+    QUEUED    waits for its node's next ledger draft, where `_plan` decides
+    WRITING   its grant is in the write in flight
+    POSTED    its Binding is in flight
+    RESTING   an answer was lost; the same is asked again a little later
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from atoll.core.asking import Defaults, request_of
+from atoll.core.books import OPEN, holds_nothing, owner_of
+from atoll.core.effects import AnswerBind, Effect, PostBinding, ReadPod, Report
+from atoll.core.events import BindAsked
+from atoll.core.facts import PodFacts
+from atoll.core.ledger import Grant, LedgerRecord
+from atoll.core.lifecycle import State, Step, after
+from atoll.core.request import GpuRequest, InvalidRequest, Policy
+from atoll.services.ledgers import Draft, backoff_s
+from atoll.services.mirror import Mirror, is_newer
+
+TRIES_MAX = 6
+"""Refused Bindings of one attempt, before the scheduler is told and asks again by itself; the grant stands."""
+
+
+class Stage(StrEnum):
+    LEARNING = "learning"
+    QUEUED = "queued"
+    WRITING = "writing"
+    POSTED = "posted"
+    RESTING = "resting"
+
+
+@dataclass(slots=True)
+class Attempt:
+    """Mutable: where one pod is on its way."""
+
+    uid: str
+    namespace: str
+    name: str
+    node: str
+    callers: list[int]
+    stage: Stage = Stage.QUEUED
+    rest_until: float = 0.0
+    lost: int = 0  # answers in a row that did not come
+    tries: int = 0  # Bindings refused
+    posted_version: str = ""  # the pod version that the last Binding carried
+    refused_version: str = ""  # the same of the last one that was refused
+    refused_why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The attempt is over; "" means bound."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Post:
+    """The ledger holds this grant: the Binding may go out."""
+
+    grant: Grant
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """This grant must be in the ledger first."""
+
+    grant: Grant
+
+
+class _Learn:
+    """The pod must be read first."""
+
+
+_Plan = _Answer | _Post | _Record | _Learn
+
+
+@dataclass(slots=True)
+class Rules:
+    """What the attempts ask of the rest of the service."""
+
+    defaults: Defaults
+    decide: Callable[[PodFacts, GpuRequest, str, LedgerRecord], Grant | str]
+    """A new grant for a pod on a node under a ledger, or why not, in one line."""
+    is_leaving: Callable[[str, str], bool]
+    """Whether the pod's grant on the node is being given up."""
+    give_up: Callable[[str, str], None]
+    still_good: Callable[[Grant, str], bool]
+    """Whether the GPUs of a grant are all on the node and none of them is out."""
+    enforced: Callable[[str], bool]
+
+
+class Binder:
+    """All attempts of this instance. Invariant: at most one per pod."""
+
+    def __init__(self, mirror: Mirror, outbox: list[Effect], rules: Rules) -> None:
+        self._mirror, self._outbox, self._rules = mirror, outbox, rules
+        self._attempts: dict[str, Attempt] = {}  # by pod UID, in the order in which they were asked
+
+    def __len__(self) -> int:
+        return len(self._attempts)
+
+    def active(self, uid: str) -> bool:
+        return uid in self._attempts
+
+    def ask(self, asked: BindAsked) -> str | None:
+        """Start an attempt or join the one that runs; returns its node when the node should be pumped."""
+        attempt = self._attempts.get(asked.pod_uid)
+        if attempt is None:
+            self._attempts[asked.pod_uid] = Attempt(
+                asked.pod_uid, asked.namespace, asked.name, asked.node, [asked.attempt]
+            )
+            return asked.node
+        if attempt.node == asked.node:
+            attempt.callers.append(asked.attempt)
+        else:
+            self._outbox.append(AnswerBind(asked.attempt, f"it is being bound to node {attempt.node}"))
+        return None
+
+    def abandon(self, caller: int) -> None:
+        """The caller is gone. What may be recorded goes on, so that its outcome becomes known; the rest is forgotten."""
+        for attempt in self._attempts.values():
+            if caller in attempt.callers:
+                attempt.callers.remove(caller)
+                if not attempt.callers and attempt.stage in (Stage.LEARNING, Stage.QUEUED):
+                    del self._attempts[attempt.uid]
+                return
+
+    def contribute(self, draft: Draft) -> Draft:
+        """Move every queued attempt of the node on; what must be recorded first goes into the draft."""
+        node = draft.record.node
+        for attempt in self._queued(node):
+            plan = self._plan(attempt, draft.record)
+            match plan:
+                case _Answer(error):
+                    self._finish(attempt, error)
+                case _Learn():
+                    attempt.stage = Stage.LEARNING
+                    self._outbox.append(ReadPod(attempt.uid, attempt.namespace, attempt.name))
+                case _Post(grant):
+                    attempt.stage, attempt.posted_version = Stage.POSTED, grant.pod_version
+                    self._outbox.append(PostBinding(node, grant))
+                case _Record(grant):
+                    attempt.stage = Stage.WRITING
+                    draft = Draft(draft.record.with_grant(grant), urgent=True)
+        return draft
+
+    def requeue(self, node: str) -> None:
+        """The write in flight has an outcome: its attempts look at the ledger again."""
+        for attempt in self._attempts.values():
+            if attempt.node == node and attempt.stage is Stage.WRITING:
+                attempt.stage = Stage.QUEUED
+
+    def fail_queued(self, node: str, why: str) -> None:
+        for attempt in self._queued(node):
+            self._finish(attempt, why)
+
+    def accepted(self, uid: str) -> None:
+        attempt = self._attempts.get(uid)
+        if attempt is not None and attempt.stage is Stage.POSTED:
+            self._finish(attempt, "")
+
+    def refused(self, uid: str, node: str, why: str) -> None:
+        """This Binding binds nothing; a consistent read of the pod says whether an earlier one did."""
+        self._outbox.append(Report("binding_refused", node=node, pod=uid, detail=why))
+        attempt = self._attempts.get(uid)
+        if attempt is not None and attempt.stage is Stage.POSTED:
+            attempt.refused_version, attempt.refused_why = attempt.posted_version, why
+            attempt.tries += 1
+            attempt.stage = Stage.LEARNING
+            self._outbox.append(ReadPod(uid, attempt.namespace, attempt.name))
+
+    def unanswered(self, uid: str, why: str, now: float) -> None:
+        """A Binding or a read of the pod had no answer: the same again, a little later."""
+        attempt = self._attempts.get(uid)
+        if attempt is not None and attempt.stage in (Stage.POSTED, Stage.LEARNING):
+            self._outbox.append(Report("binding_unanswered", node=attempt.node, pod=uid, detail=why))
+            attempt.lost += 1
+            attempt.stage = Stage.RESTING
+            attempt.rest_until = now + backoff_s(attempt.lost)
+
+    def learned(self, uid: str, version: str | None) -> str | None:
+        """The pod was seen at this version (None = it is gone); returns the node to pump."""
+        attempt = self._attempts.get(uid)
+        if attempt is None or attempt.stage is not Stage.LEARNING:
+            return None
+        known = self._mirror.pods.get(uid)
+        if version is not None and known is not None and is_newer(known.version, version):
+            return None  # a watch that is late; the read is still to come
+        attempt.stage, attempt.lost = Stage.QUEUED, 0
+        return attempt.node
+
+    def tick(self, now: float) -> list[str]:
+        """Wake attempts that have rested; returns their nodes."""
+        nodes = []
+        for attempt in self._attempts.values():
+            if attempt.stage is Stage.RESTING and attempt.rest_until <= now:
+                attempt.stage = Stage.QUEUED
+                nodes.append(attempt.node)
+        return nodes
+
+    def _queued(self, node: str) -> list[Attempt]:
+        return [a for a in self._attempts.values() if a.node == node and a.stage is Stage.QUEUED]
+
+    def _finish(self, attempt: Attempt, error: str) -> None:
+        del self._attempts[attempt.uid]
+        self._outbox.extend(AnswerBind(caller, error) for caller in attempt.callers)
+
+    def _plan(self, attempt: Attempt, record: LedgerRecord) -> _Plan:
+        """The next move, from what is known of pod and ledger alone."""
+        pod = self._mirror.pods.get(attempt.uid)
+        if self._mirror.pod_is_gone(attempt.uid):
+            return _Answer("the pod is gone")
+        if pod is None:
+            return _Learn()
+        if pod.node:
+            return _Answer("" if pod.node == attempt.node else f"it is bound to node {pod.node} already")
+        if holds_nothing(pod) or pod.gated:
+            return _Answer("the pod is gated" if pod.gated else "the pod is being deleted or has ended")
+        request = request_of(pod.ask, self._rules.defaults)
+        if request is None:
+            return self._unrecorded(attempt, pod)
+        if isinstance(request, InvalidRequest):
+            return _Answer(request.message)
+        if record.unreadable:
+            return self._on_unreadable(attempt, pod, record)
+        own = record.of(attempt.uid)
+        if own is not None and self._mirror.state(own, attempt.node) in OPEN:
+            return self._again(attempt, pod, own)
+        for other, grant in self._mirror.open_grants(attempt.uid):
+            # A shadow node never refuses: two grants may stand for a moment, and one Binding wins.
+            if other != attempt.node and grant.enforced:
+                return _Answer(f"Held: its GPUs are kept on node {other}")
+        decided = self._rules.decide(pod, request, attempt.node, record)
+        return _Answer(decided) if isinstance(decided, str) else _Record(decided)
+
+    def _again(self, attempt: Attempt, pod: PodFacts, own: Grant) -> _Plan:
+        """The pod has a grant here already: bind with it, authorised anew if the pod has changed since."""
+        if self._rules.is_leaving(pod.uid, attempt.node):
+            return _Answer("Held: its grant on this node is being released")
+        if not self._rules.still_good(own, attempt.node):
+            self._rules.give_up(pod.uid, attempt.node)
+            return _Answer("a GPU that was granted to it is not to be had any more; the grant is being released")
+        if attempt.tries >= TRIES_MAX or attempt.refused_version == pod.version == own.pod_version:
+            return _Answer(f"the API server refused the Binding: {attempt.refused_why}")
+        if own.pod_version == pod.version:
+            return _Post(own)
+        if is_newer(own.pod_version, pod.version):
+            return _Learn()  # never authorise an older version: see docs/adr/0001
+        return _Record(replace(own, state=after(own.state, Step.BIND_ASKED), pod_version=pod.version))
+
+    def _on_unreadable(self, attempt: Attempt, pod: PodFacts, record: LedgerRecord) -> _Plan:
+        """Nothing can be recorded here; only a shadow node lets the pod through."""
+        if self._rules.enforced(attempt.node):
+            return _Answer(f"the node's ledger cannot be read: {record.unreadable}")
+        self._outbox.append(Report("shadow_unrecorded", node=attempt.node, pod=pod.uid, detail=record.unreadable))
+        return self._unrecorded(attempt, pod)
+
+    def _unrecorded(self, attempt: Attempt, pod: PodFacts) -> _Plan:
+        """Bind without a grant: pods without GPUs, and shadow nodes whose ledger cannot be read."""
+        if attempt.tries >= TRIES_MAX or attempt.refused_version == pod.version:
+            return _Answer(f"the API server refused the Binding: {attempt.refused_why}")
+        return _Post(empty_grant(pod))
+
+
+def empty_grant(pod: PodFacts) -> Grant:
+    """A grant of nothing: what a Binding carries that the ledger does not know of."""
+    return Grant(
+        owner=owner_of(pod),
+        state=State.BINDING,
+        count=0,
+        containers=(),
+        policy=Policy.PREFERRED,
+        scopes_asked=(),
+        scope_bound=None,
+        enforced=False,
+        pod_version=pod.version,
+        occupant=pod.occupant,
+    )

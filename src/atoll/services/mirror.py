@@ -1,0 +1,271 @@
+"""What the API last said, newest word per object, and the books of every node made from it.
+
+Knowledge only grows: an older resourceVersion never replaces a newer one, and a UID that is gone never comes back, in
+whatever order watches, reads and answers to our own writes arrive. Views of nodes are made late: events mark nodes, and
+`refresh` makes the marked views once, before anybody decides.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from atoll.core.books import OPEN, Hardware, books_of, hardware_of, observed, view_of
+from atoll.core.config import DEFAULT_CONFIG, config_of
+from atoll.core.events import (
+    ConfigGone,
+    ConfigSeen,
+    Dropped,
+    InventoryGone,
+    InventorySeen,
+    Kind,
+    LedgerGone,
+    LedgerSeen,
+    NodeGone,
+    NodeSeen,
+    PodGone,
+    PodSeen,
+    Synced,
+    WatchEvent,
+)
+from atoll.core.facts import Inventory, NodeConfig, NodeConfigObject, NodeFacts, PodFacts
+from atoll.core.fleet import Fleet, NodeView
+from atoll.core.ledger import Grant, LedgerRecord, fault_of
+from atoll.core.lifecycle import State
+
+GONE_MAX = 100_000
+"""Dead UIDs that are remembered, so that a late watch event cannot revive a pod. The oldest are forgotten first; a
+watch that lags behind by so many deletions has long been relisted."""
+
+
+def is_newer(version: str, than: str) -> bool:
+    """Order of resourceVersions: decimal and growing. "" is the version of what does not exist yet."""
+    if version.isdecimal() and than.isdecimal():
+        return int(version) > int(than)
+    return version != than
+
+
+class Mirror:
+    """Invariant: after `refresh`, the fleet holds exactly the views that `view` would make now."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, NodeFacts] = {}
+        self.pods: dict[str, PodFacts] = {}
+        self.inventories: dict[str, Inventory] = {}
+        self.configs: dict[str, NodeConfigObject] = {}
+        self.fleet = Fleet()
+        self.synced: set[Kind] = set()
+        self._records: dict[str, LedgerRecord] = {}
+        self._gone: dict[str, None] = {}
+        self._on_node: dict[str, dict[str, None]] = {}  # node -> UIDs of pods whose nodeName it is
+        self._granted: dict[str, dict[str, None]] = {}  # UID -> nodes whose ledger names it
+        self._merged: dict[str, NodeConfig] = {}
+        self._hardware: dict[str, Hardware] = {}
+        self._dirty: dict[str, None] = {}
+
+    @property
+    def ready(self) -> bool:
+        return len(self.synced) == len(Kind)
+
+    # What the API says.
+
+    def apply(self, event: WatchEvent) -> bool:
+        """Take one event in; False when it said nothing new."""
+        match event:
+            case PodSeen(pod):
+                return self._put_pod(pod)
+            case PodGone(uid):
+                return self._drop_pod(uid)
+            case LedgerSeen(record):
+                return self._put_record(record)
+            case LedgerGone(node):
+                return self._drop_record(node)
+            case NodeSeen(node):
+                return self._put_node(node)
+            case NodeGone(name, uid):
+                return self._drop_node(name, uid)
+            case InventorySeen(inventory):
+                self.inventories[inventory.node] = inventory
+                return self._new_hardware(inventory.node)
+            case InventoryGone(node):
+                self.inventories.pop(node, None)
+                return self._new_hardware(node)
+            case ConfigSeen(config):
+                self.configs[config.name] = config
+                return self._new_config()
+            case ConfigGone(name):
+                self.configs.pop(name, None)
+                return self._new_config()
+            case Synced(kind):
+                self.synced.add(kind)
+                return True
+            case Dropped(kind, name, why):
+                return kind is Kind.LEDGERS and self._distrust(name, why)
+
+    def bound_here(self, uid: str, node: str) -> None:
+        """The API accepted a Binding; the watch will say so later, under a newer version."""
+        pod = self.pods.get(uid)
+        if pod is not None and not pod.node:
+            self._replace_pod(pod, replace(pod, node=node))
+
+    # What it comes to.
+
+    def pod_is_gone(self, uid: str) -> bool:
+        return uid in self._gone
+
+    def record(self, node: str) -> LedgerRecord:
+        """The ledger object of a node; one without version when there is none."""
+        return self._records.get(node) or LedgerRecord(node)
+
+    def record_nodes(self) -> tuple[str, ...]:
+        return tuple(self._records)
+
+    def config(self, node: str) -> NodeConfig:
+        if node not in self._merged:
+            facts = self.nodes.get(node)
+            self._merged[node] = config_of(facts, self.configs.values()) if facts else DEFAULT_CONFIG
+        return self._merged[node]
+
+    def state(self, grant: Grant, node: str) -> State:
+        uid = grant.owner.uid
+        return observed(grant, node, self.pods.get(uid), gone=uid in self._gone)
+
+    def open_grants(self, uid: str) -> Iterator[tuple[str, Grant]]:
+        """(node, grant) of what is recorded for a pod that is not bound yet, by node name."""
+        for node in sorted(self._granted.get(uid, ())):
+            grant = self._records[node].of(uid)
+            if grant is not None and self.state(grant, node) in OPEN:
+                yield node, grant
+
+    def granted_nodes(self, uid: str) -> tuple[str, ...]:
+        """Nodes whose ledger names the pod, whatever became of it."""
+        return tuple(self._granted.get(uid, ()))
+
+    def view(
+        self, node: str, record: LedgerRecord | None = None, without: frozenset[str] = frozenset()
+    ) -> NodeView | None:
+        """The node's view, now or as it would be with another ledger or without some pods."""
+        facts = self.nodes.get(node)
+        if facts is None:
+            return None
+        record = record or self.record(node)
+        pods = (self.pods[uid] for uid in self._on_node.get(node, ()) if uid not in without)
+        states = ((g, self.state(g, node)) for g in record.grants if g.owner.uid not in without)
+        return view_of(books_of(facts, self.config(node), self._hardware_of(node), record, pods, states))
+
+    def refresh(self) -> tuple[str, ...]:
+        """Make the views of marked nodes; returns the nodes whose state is another one now."""
+        changed = []
+        for node in self._dirty:
+            old, new = self.fleet.get(node), self.view(node)
+            if new is None:
+                self.fleet.drop(node)
+            elif new != old:
+                self.fleet.put(new)
+            if (old.state if old else None) != (new.state if new else None):
+                changed.append(node)
+        self._dirty.clear()
+        return tuple(changed)
+
+    # One kind each.
+
+    def _put_pod(self, pod: PodFacts) -> bool:
+        old = self.pods.get(pod.uid)
+        if pod.uid in self._gone or (old is not None and not is_newer(pod.version, old.version)):
+            return False
+        self._replace_pod(old, pod)
+        return True
+
+    def _replace_pod(self, old: PodFacts | None, pod: PodFacts) -> None:
+        self.pods[pod.uid] = pod
+        if old is not None and old.node != pod.node:
+            self._leave(old)
+        if pod.node:
+            self._on_node.setdefault(pod.node, {})[pod.uid] = None
+        self._mark(pod.node, *self.granted_nodes(pod.uid))
+
+    def _drop_pod(self, uid: str) -> bool:
+        if uid in self._gone:
+            return False
+        self._gone[uid] = None
+        if len(self._gone) > GONE_MAX:
+            del self._gone[next(iter(self._gone))]
+        pod = self.pods.pop(uid, None)
+        if pod is not None:
+            self._leave(pod)
+            self._mark(pod.node)
+        self._mark(*self.granted_nodes(uid))
+        return True
+
+    def _leave(self, pod: PodFacts) -> None:
+        there = self._on_node.get(pod.node)
+        if there is not None:
+            there.pop(pod.uid, None)
+            if not there:
+                del self._on_node[pod.node]
+
+    def _put_record(self, record: LedgerRecord) -> bool:
+        old = self._records.get(record.node)
+        if old is not None and old.version and not is_newer(record.version, old.version):
+            return False
+        fault = record.unreadable or fault_of(record.grants)
+        self._replace_record(old, replace(record, grants=() if fault else record.grants, unreadable=fault))
+        return True
+
+    def _drop_record(self, node: str) -> bool:
+        """What we knew of it stays true: the next write creates the object anew with the grants that still hold."""
+        old = self._records.get(node)
+        if old is None or not old.version:
+            return False
+        live = tuple(grant for grant in old.grants if self.state(grant, node) is not State.RELEASING)
+        self._replace_record(old, replace(old, version="", grants=live, unreadable=""))
+        return True
+
+    def _distrust(self, node: str, why: str) -> bool:
+        old = self._records.get(node)
+        self._replace_record(old, replace(old or LedgerRecord(node), grants=(), unreadable=why or "damaged"))
+        return True
+
+    def _replace_record(self, old: LedgerRecord | None, record: LedgerRecord) -> None:
+        for grant in old.grants if old else ():
+            nodes = self._granted[grant.owner.uid]
+            nodes.pop(record.node, None)
+            if not nodes:
+                del self._granted[grant.owner.uid]
+        for grant in record.grants:
+            self._granted.setdefault(grant.owner.uid, {})[record.node] = None
+        self._records[record.node] = record
+        self._mark(record.node)
+
+    def _put_node(self, node: NodeFacts) -> bool:
+        if self.nodes.get(node.name) == node:
+            return False
+        self.nodes[node.name] = node
+        self._merged.pop(node.name, None)
+        return self._new_hardware(node.name)
+
+    def _drop_node(self, name: str, uid: str) -> bool:
+        if name not in self.nodes or self.nodes[name].uid != uid:
+            return False  # already another node of this name
+        del self.nodes[name]
+        self._merged.pop(name, None)
+        return self._new_hardware(name)
+
+    def _new_config(self) -> bool:
+        self._merged.clear()
+        self._hardware.clear()
+        self._mark(*self.nodes)
+        return True
+
+    def _new_hardware(self, node: str) -> bool:
+        self._hardware.pop(node, None)
+        self._mark(node)
+        return True
+
+    def _hardware_of(self, node: str) -> Hardware | None:
+        if node not in self._hardware and node in self.inventories:
+            self._hardware[node] = hardware_of(self.inventories[node], self.config(node))
+        return self._hardware.get(node)
+
+    def _mark(self, *nodes: str) -> None:
+        for node in nodes:
+            if node:
+                self._dirty[node] = None

@@ -1,0 +1,146 @@
+"""Pods that were told to wait: what their condition says, and who is woken when something has changed.
+
+Filter only remembers; whatever must be written goes out with the next step. A condition is written when its code or its
+blockers differ from what the pod carries, so that the same refusal, however often it is asked for, writes nothing. After
+a change, and after the scheduler had a moment to ask again by itself, exactly as many of the oldest waiters as fit
+together are woken, each alone, by a patch of its own.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from atoll.core.books import holds_nothing
+from atoll.core.effects import Effect, RewritePod, SetPlaced
+from atoll.core.facts import PodFacts
+from atoll.core.reasons import Code
+from atoll.services.mirror import Mirror
+
+NUDGE_AFTER_S = 0.5
+"""kube-scheduler asks again by itself within milliseconds where an event of its own wakes the pod."""
+REST_S = 1.0
+"""After a pod could not be written."""
+PLACED_REASON = "Placed"
+
+Candidates = Sequence[str] | None
+"""Node names that the scheduler offered; None = not known, so all of them."""
+
+
+@dataclass(slots=True)
+class Waiter:
+    """What filter remembers of a refused pod. Lost with a restart; the condition on the pod is not."""
+
+    uid: str
+    code: Code
+    message: str
+    version: int  # of the snapshot that it was refused on
+    candidates: Candidates
+
+
+class Waiting:
+    def __init__(
+        self,
+        mirror: Mirror,
+        outbox: list[Effect],
+        mark: Callable[[PodFacts], str],
+        fitting: Callable[[Sequence[tuple[PodFacts, Candidates]]], list[PodFacts]],
+    ) -> None:
+        """
+        Args:
+            mark: a value for a rewrite of the pod that it never had.
+            fitting: those of the given pods that fit together now, each taking what it would get.
+        """
+        self._mirror, self._outbox, self._mark, self._fitting = mirror, outbox, mark, fitting
+        self._waiters: dict[str, Waiter] = {}
+        self._to_tell: dict[str, None] = {}  # pods whose condition may have to be written
+        self._writing: dict[str, float | None] = {}  # UID -> end of the rest after a failure; None while in flight
+        self._changed_at: float | None = None
+        self.leading = False
+
+    def __len__(self) -> int:
+        return len(self._waiters)
+
+    def refused(self, waiter: Waiter) -> None:
+        """Filter found no node. A one-node question about a nominated node says nothing about the other candidates."""
+        old = self._waiters.get(waiter.uid)
+        if waiter.candidates is not None and len(waiter.candidates) == 1 and old is not None:
+            waiter.candidates = old.candidates
+        self._waiters[waiter.uid] = waiter
+        self._to_tell[waiter.uid] = None
+
+    def passed(self, uid: str) -> None:
+        self._waiters.pop(uid, None)
+
+    def seen(self, pod: PodFacts) -> None:
+        """A pod was listed, changed or written."""
+        if pod.node or holds_nothing(pod):
+            self._waiters.pop(pod.uid, None)
+        if pod.placed is not None:
+            self._to_tell[pod.uid] = None
+
+    def written(self, uid: str) -> None:
+        self._writing.pop(uid, None)
+
+    def unanswered(self, uid: str, now: float) -> None:
+        if uid in self._writing:
+            self._writing[uid] = now + REST_S
+            self._to_tell[uid] = None
+
+    def gone(self, uid: str) -> None:
+        self._waiters.pop(uid, None)
+        self._to_tell.pop(uid, None)
+        self._writing.pop(uid, None)
+
+    def changed(self, now: float) -> None:
+        """Some node's state is another one: a waiter may fit now."""
+        if self._changed_at is None:
+            self._changed_at = now
+
+    def tell(self, now: float) -> None:
+        """Write the conditions that say something else than the truth."""
+        for uid in list(self._to_tell):
+            if uid in self._writing:
+                rest = self._writing[uid]
+                if rest is None or rest > now:
+                    continue
+                del self._writing[uid]
+            pod = self._mirror.pods.get(uid)
+            if pod is None and not self._mirror.pod_is_gone(uid):
+                continue  # the watch is behind the scheduler
+            del self._to_tell[uid]
+            if pod is not None:
+                self._tell(pod)
+
+    def nudge(self, now: float) -> None:
+        """Wake those that fit since the last change, if the scheduler has not asked for them again by itself."""
+        if self._changed_at is None or now < self._changed_at + NUDGE_AFTER_S or not self.leading:
+            return
+        self._changed_at = None
+        waiting = [pod for pod in self._mirror.pods.values() if self._waits(pod)]
+        waiting.sort(key=lambda pod: (pod.created, pod.namespace, pod.name, pod.uid))
+        for pod in self._fitting([(pod, self._candidates(pod.uid)) for pod in waiting]):
+            self._outbox.append(RewritePod(pod.uid, pod.namespace, pod.name, self._mark(pod)))
+
+    def _waits(self, pod: PodFacts) -> bool:
+        if pod.node or pod.gated or holds_nothing(pod):
+            return False
+        waiter = self._waiters.get(pod.uid)
+        if waiter is None:
+            return pod.placed is not None  # refused in an earlier life, or by another instance
+        return waiter.version != self._mirror.fleet.version
+
+    def _candidates(self, uid: str) -> Candidates:
+        waiter = self._waiters.get(uid)
+        return waiter.candidates if waiter else None
+
+    def _tell(self, pod: PodFacts) -> None:
+        waiter = self._waiters.get(pod.uid)
+        if pod.node:
+            if pod.placed is not None and not pod.ended and self.leading:
+                self._write(pod, SetPlaced(pod.uid, pod.namespace, pod.name, True, PLACED_REASON, ""))
+        elif waiter is not None and pod.placed != (waiter.code, waiter.message) and not holds_nothing(pod):
+            said = SetPlaced(pod.uid, pod.namespace, pod.name, False, waiter.code, waiter.message)
+            self._write(pod, said)
+
+    def _write(self, pod: PodFacts, effect: SetPlaced) -> None:
+        self._writing[pod.uid] = None
+        self._outbox.append(effect)
