@@ -164,9 +164,9 @@ class Binder:
         for attempt in self._queued(node):
             self._finish(attempt, why)
 
-    def accepted(self, uid: str) -> None:
+    def accepted(self, uid: str, node: str) -> None:
         attempt = self._attempts.get(uid)
-        if attempt is not None and attempt.stage is Stage.POSTED:
+        if attempt is not None and attempt.node == node:
             self._finish(attempt, "")
 
     def refused(self, uid: str, node: str, why: str) -> None:
@@ -180,13 +180,17 @@ class Binder:
             self._outbox.append(ReadPod(uid, attempt.namespace, attempt.name))
 
     def unanswered(self, uid: str, why: str, now: float) -> None:
-        """A Binding or a read of the pod had no answer: the same again, a little later."""
+        """The Binding had no answer: the same again, a little later."""
         attempt = self._attempts.get(uid)
-        if attempt is not None and attempt.stage in (Stage.POSTED, Stage.LEARNING):
+        if attempt is not None and attempt.stage is Stage.POSTED:
             self._outbox.append(Report("binding_unanswered", node=attempt.node, pod=uid, detail=why))
-            attempt.lost += 1
-            attempt.stage = Stage.RESTING
-            attempt.rest_until = now + backoff_s(attempt.lost)
+            self._rest(attempt, now)
+
+    def unread(self, uid: str, now: float) -> None:
+        """The pod could not be read."""
+        attempt = self._attempts.get(uid)
+        if attempt is not None and attempt.stage is Stage.LEARNING:
+            self._rest(attempt, now)
 
     def learned(self, uid: str, version: str | None) -> str | None:
         """The pod was seen at this version (None = it is gone); returns the node to pump."""
@@ -207,6 +211,11 @@ class Binder:
                 attempt.stage = Stage.QUEUED
                 nodes.append(attempt.node)
         return nodes
+
+    def _rest(self, attempt: Attempt, now: float) -> None:
+        attempt.lost += 1
+        attempt.stage = Stage.RESTING
+        attempt.rest_until = now + backoff_s(attempt.lost)
 
     def _queued(self, node: str) -> list[Attempt]:
         return [a for a in self._attempts.values() if a.node == node and a.stage is Stage.QUEUED]

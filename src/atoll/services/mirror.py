@@ -115,6 +115,11 @@ class Mirror:
         """The ledger object of a node; one without version when there is none."""
         return self._records.get(node) or LedgerRecord(node)
 
+    @property
+    def grants(self) -> int:
+        """How many owners the ledgers name."""
+        return len(self._granted)
+
     def record_nodes(self) -> tuple[str, ...]:
         return tuple(self._records)
 
@@ -151,19 +156,24 @@ class Mirror:
         states = ((g, self.state(g, node)) for g in record.grants if g.owner.uid not in without)
         return view_of(books_of(facts, self.config(node), self._hardware_of(node), record, pods, states))
 
-    def refresh(self) -> tuple[str, ...]:
-        """Make the views of marked nodes; returns the nodes whose state is another one now."""
-        changed = []
-        for node in self._dirty:
+    def refresh(self) -> tuple[tuple[str, ...], bool]:
+        """Make the views of marked nodes; returns these nodes, and whether the state of one is another one now."""
+        touched, changed = tuple(self._dirty), False
+        self._dirty.clear()
+        for node in touched:
             old, new = self.fleet.get(node), self.view(node)
             if new is None:
                 self.fleet.drop(node)
             elif new != old:
                 self.fleet.put(new)
-            if (old.state if old else None) != (new.state if new else None):
-                changed.append(node)
-        self._dirty.clear()
-        return tuple(changed)
+            changed |= (old and old.state) != (new and new.state)
+        return touched, changed
+
+    def mark(self, *nodes: str) -> None:
+        """Have the views of these nodes made anew."""
+        for node in nodes:
+            if node:
+                self._dirty[node] = None
 
     # One kind each.
 
@@ -180,7 +190,7 @@ class Mirror:
             self._leave(old)
         if pod.node:
             self._on_node.setdefault(pod.node, {})[pod.uid] = None
-        self._mark(pod.node, *self.granted_nodes(pod.uid))
+        self.mark(pod.node, *self.granted_nodes(pod.uid))
 
     def _drop_pod(self, uid: str) -> bool:
         if uid in self._gone:
@@ -191,8 +201,8 @@ class Mirror:
         pod = self.pods.pop(uid, None)
         if pod is not None:
             self._leave(pod)
-            self._mark(pod.node)
-        self._mark(*self.granted_nodes(uid))
+            self.mark(pod.node)
+        self.mark(*self.granted_nodes(uid))
         return True
 
     def _leave(self, pod: PodFacts) -> None:
@@ -233,7 +243,7 @@ class Mirror:
         for grant in record.grants:
             self._granted.setdefault(grant.owner.uid, {})[record.node] = None
         self._records[record.node] = record
-        self._mark(record.node)
+        self.mark(record.node)
 
     def _put_node(self, node: NodeFacts) -> bool:
         if self.nodes.get(node.name) == node:
@@ -252,20 +262,15 @@ class Mirror:
     def _new_config(self) -> bool:
         self._merged.clear()
         self._hardware.clear()
-        self._mark(*self.nodes)
+        self.mark(*self.nodes)
         return True
 
     def _new_hardware(self, node: str) -> bool:
         self._hardware.pop(node, None)
-        self._mark(node)
+        self.mark(node)
         return True
 
     def _hardware_of(self, node: str) -> Hardware | None:
         if node not in self._hardware and node in self.inventories:
             self._hardware[node] = hardware_of(self.inventories[node], self.config(node))
         return self._hardware.get(node)
-
-    def _mark(self, *nodes: str) -> None:
-        for node in nodes:
-            if node:
-                self._dirty[node] = None

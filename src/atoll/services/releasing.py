@@ -82,8 +82,12 @@ class Releaser:
                     # Two instances granted at once; the node that comes first by name keeps it.
                     self.give_up(uid, other)
 
-    def seen(self, pod: PodFacts) -> None:
-        self._reads.pop(pod.uid, None)
+    def is_rewriting(self, uid: str) -> bool:
+        """Whether its grant is already on the way out."""
+        return uid in self._rewrites
+
+    def seen(self, uid: str) -> None:
+        self._reads.pop(uid, None)
 
     def rewritten(self, uid: str) -> None:
         self._rewrites.pop(uid, None)

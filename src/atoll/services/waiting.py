@@ -30,10 +30,9 @@ class Waiter:
     """What filter remembers of a refused pod. Lost with a restart; the condition on the pod is not."""
 
     uid: str
-    code: Code
-    message: str
     version: int  # of the snapshot that it was refused on
     candidates: Candidates
+    said: tuple[Code, str] | None = None  # None = what the decision core says when the condition is written
 
 
 class Waiting:
@@ -42,14 +41,17 @@ class Waiting:
         mirror: Mirror,
         outbox: list[Effect],
         mark: Callable[[PodFacts], str],
+        said: Callable[[PodFacts, Candidates], tuple[Code, str] | None],
         fitting: Callable[[Sequence[tuple[PodFacts, Candidates]]], list[PodFacts]],
     ) -> None:
         """
         Args:
+            said: code and short text of a refusal, None when the pod fits by now.
             mark: a value for a rewrite of the pod that it never had.
             fitting: those of the given pods that fit together now, each taking what it would get.
         """
-        self._mirror, self._outbox, self._mark, self._fitting = mirror, outbox, mark, fitting
+        self._mirror, self._outbox, self._mark = mirror, outbox, mark
+        self._said, self._fitting = said, fitting
         self._waiters: dict[str, Waiter] = {}
         self._to_tell: dict[str, None] = {}  # pods whose condition may have to be written
         self._writing: dict[str, float | None] = {}  # UID -> end of the rest after a failure; None while in flight
@@ -133,13 +135,14 @@ class Waiting:
         return waiter.candidates if waiter else None
 
     def _tell(self, pod: PodFacts) -> None:
-        waiter = self._waiters.get(pod.uid)
         if pod.node:
             if pod.placed is not None and not pod.ended and self.leading:
                 self._write(pod, SetPlaced(pod.uid, pod.namespace, pod.name, True, PLACED_REASON, ""))
-        elif waiter is not None and pod.placed != (waiter.code, waiter.message) and not holds_nothing(pod):
-            said = SetPlaced(pod.uid, pod.namespace, pod.name, False, waiter.code, waiter.message)
-            self._write(pod, said)
+            return
+        waiter = self._waiters.get(pod.uid)
+        said = waiter and (waiter.said or self._said(pod, waiter.candidates))
+        if said and said != pod.placed and not holds_nothing(pod):
+            self._write(pod, SetPlaced(pod.uid, pod.namespace, pod.name, False, *said))
 
     def _write(self, pod: PodFacts, effect: SetPlaced) -> None:
         self._writing[pod.uid] = None

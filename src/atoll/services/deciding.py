@@ -1,0 +1,102 @@
+"""What the service asks of the decision core, in the service's own words: grants, what-ifs and refusals."""
+
+from collections.abc import Sequence
+
+from atoll.core.asking import Defaults, request_of
+from atoll.core.books import owner_of
+from atoll.core.decide import decide
+from atoll.core.facts import Enforcement, PodFacts
+from atoll.core.fleet import Fleet
+from atoll.core.ledger import Grant, LedgerRecord
+from atoll.core.lifecycle import State
+from atoll.core.reasons import Code
+from atoll.core.request import GpuRequest, InvalidRequest
+from atoll.core.verdict import Placement, Rejection
+from atoll.services.mirror import Mirror
+
+
+class Court:
+    """Decides on the mirror's books and changes nothing."""
+
+    def __init__(self, mirror: Mirror, defaults: Defaults) -> None:
+        self._mirror = mirror
+        self.defaults = defaults
+
+    def enforced(self, node: str) -> bool:
+        return self._mirror.config(node).enforcement is Enforcement.ENFORCE
+
+    def held_on(self, uid: str) -> str | None:
+        """The node that keeps GPUs for the pod. Grants of shadow nodes keep nobody from going elsewhere."""
+        return next((node for node, grant in self._mirror.open_grants(uid) if grant.enforced), None)
+
+    def still_good(self, grant: Grant, node: str) -> bool:
+        """Whether the GPUs of a recorded grant are all there and none of them is out."""
+        view = self._mirror.view(node)
+        if view is None:
+            return False
+        position = {uuid: n for n, uuid in enumerate(view.uuids)}
+        return all(uuid in position and not view.state.out >> position[uuid] & 1 for uuid in grant.uuids)
+
+    def grant(self, pod: PodFacts, request: GpuRequest, node: str, record: LedgerRecord) -> Grant | str:
+        """A grant for the pod on the node, its ledger being `record`; or why not, in one line."""
+        view = self._mirror.view(node, record)
+        if view is None:
+            return f"node {node} is not known"
+        fleet = Fleet()
+        fleet.put(view)
+        decision = decide(fleet.snapshot(), request, (node,))
+        if isinstance(decision, Placement):
+            return _grant(pod, decision, view.state.mode)
+        if view.state.enforced:
+            return f"{decision.code}: {decision.message}"
+        raise AssertionError("a shadow node never refuses")
+
+    def fits_without(self, request: GpuRequest, node: str, uids: frozenset[str]) -> bool:
+        """Whether the node can serve the request once these pods are gone."""
+        view = self._mirror.view(node, without=uids)
+        if view is None:
+            return False
+        fleet = Fleet()
+        fleet.put(view)
+        return isinstance(decide(fleet.snapshot(), request, (node,)), Placement)
+
+    def said(self, pod: PodFacts, names: Sequence[str] | None) -> tuple[Code, str] | None:
+        """Code and short text of the pod's refusal; None when it fits by now."""
+        request = request_of(pod.ask, self.defaults)
+        if request is None or isinstance(request, InvalidRequest):
+            return None
+        decision = decide(self._mirror.fleet.snapshot(), request, names)
+        return (decision.code, decision.message) if isinstance(decision, Rejection) else None
+
+    def fitting(self, waiting: Sequence[tuple[PodFacts, Sequence[str] | None]]) -> list[PodFacts]:
+        """Those pods, in the given order, that fit together: each takes what it would get from those behind it."""
+        snapshot, fit = self._mirror.fleet.snapshot(), []
+        for pod, names in waiting:
+            request = request_of(pod.ask, self.defaults)
+            if request is None or isinstance(request, InvalidRequest) or any(self._mirror.open_grants(pod.uid)):
+                continue
+            decision = decide(snapshot, request, names)
+            if isinstance(decision, Placement):
+                snapshot = snapshot.with_grants((decision,))
+                fit.append(pod)
+        return fit
+
+
+def _grant(pod: PodFacts, placement: Placement, mode: object) -> Grant:
+    request, fit = placement.request, placement.fit
+    return Grant(
+        owner=owner_of(pod),
+        state=State.BINDING,
+        count=request.gpus,
+        containers=placement.containers,
+        policy=request.policy,
+        scopes_asked=request.scopes,
+        scope_bound=fit.bound,
+        enforced=placement.enforced,
+        degraded=fit.degraded,
+        lost=fit.lost,
+        uuids_known=fit.uuids_known,
+        domains=placement.domains,
+        pod_version=pod.version,
+        occupant=pod.occupant,
+    )

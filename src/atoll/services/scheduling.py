@@ -1,0 +1,287 @@
+"""The scheduling service without its outsides: one event in, effects out; no I/O, no clock, no threads.
+
+`step` is the only way in which anything changes. `filter` and `preempt` answer from the books as they are and change
+none; filter remembers whom it refused, so that a later step can say so on the pod and wake it in time.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from atoll.core.asking import BUILT_IN, Defaults, request_of
+from atoll.core.effects import AnswerBind, Effect, Report
+from atoll.core.events import (
+    BindAbandoned,
+    BindAsked,
+    BindingAccepted,
+    BindingRefused,
+    BindingUnknown,
+    Dropped,
+    Event,
+    LeadershipChanged,
+    LedgerConflict,
+    LedgerGone,
+    LedgerSeen,
+    LedgerUnknown,
+    LedgerWritten,
+    PodGone,
+    PodRewritten,
+    PodSeen,
+    PodWriteFailed,
+    ReadFailed,
+    Tick,
+    WatchEvent,
+)
+from atoll.core.facts import PodFacts
+from atoll.core.fleet import FilterAnswer
+from atoll.core.reasons import Code
+from atoll.core.request import InvalidRequest
+from atoll.services.binding import Binder, Rules
+from atoll.services.deciding import Court
+from atoll.services.ledgers import Ledgers
+from atoll.services.mirror import Mirror
+from atoll.services.releasing import Releaser
+from atoll.services.waiting import Waiter, Waiting
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Gauges of the service, read when somebody asks."""
+
+    ready: bool
+    leading: bool
+    nodes: int
+    pods: int
+    grants: int
+    waiting: int
+    attempts: int
+    ledgers_in_flight: int
+
+
+class Scheduling:
+    """One instance of the service. Several may run at once: whatever they do is fenced by the ledgers' versions."""
+
+    def __init__(self, defaults: Defaults = BUILT_IN) -> None:
+        self._outbox: list[Effect] = []
+        self._mirror = Mirror()
+        self._court = Court(self._mirror, defaults)
+        self._ledgers = Ledgers(self._mirror, self._outbox)
+        self._releaser = Releaser(self._mirror, self._outbox, lambda uid: self._binder.active(uid))
+        self._binder = Binder(self._mirror, self._outbox, _rules(self._court, self._releaser))
+        self._waiting = Waiting(self._mirror, self._outbox, self._releaser.mark, self._court.said, self._fitting)
+        self._ledgers.contributions = [self._releaser.contribute, self._binder.contribute]
+        self._to_pump: dict[str, None] = {}
+        self._leading = False
+
+    @property
+    def ready(self) -> bool:
+        """Every kind was listed; before that nothing is decided."""
+        return self._mirror.ready
+
+    @property
+    def mirror(self) -> Mirror:
+        """For reading only: metrics, the read API, checks."""
+        return self._mirror
+
+    def statistics(self) -> Statistics:
+        return Statistics(
+            ready=self.ready,
+            leading=self._leading,
+            nodes=len(self._mirror.nodes),
+            pods=len(self._mirror.pods),
+            grants=self._mirror.grants,
+            waiting=len(self._waiting),
+            attempts=len(self._binder),
+            ledgers_in_flight=self._ledgers.in_flight,
+        )
+
+    # Questions of the scheduler that change nothing.
+
+    def filter(self, pod: PodFacts, names: Sequence[str]) -> FilterAnswer:
+        """Which of the nodes can serve the pod, and why the others cannot."""
+        if not self.ready:
+            return FilterAnswer((), ((f"{Code.NOT_READY}: caches are still being filled", tuple(names)),))
+        request = request_of(pod.ask, self._court.defaults)
+        if request is None:
+            return FilterAnswer(tuple(names), ())
+        if isinstance(request, InvalidRequest):
+            return self._refused(pod, names, Code.INVALID_REQUEST, request.message)
+        held = self._court.held_on(pod.uid)
+        if held is not None:
+            return self._filter_held(pod, names, held)
+        answer = self._mirror.fleet.filter(request, names)
+        if answer.passed:
+            self._waiting.passed(pod.uid)
+        else:
+            self._waiting.refused(Waiter(pod.uid, self._mirror.fleet.version, names))
+        return answer
+
+    def preempt(self, pod: PodFacts, victims: Mapping[str, Collection[str]]) -> tuple[str, ...]:
+        """The nodes on which evicting these pods makes room for the pod; on the others it would be a useless kill."""
+        request = request_of(pod.ask, self._court.defaults)
+        if request is None:
+            return tuple(victims)
+        if isinstance(request, InvalidRequest) or not self.ready:
+            return ()
+        return tuple(node for node, uids in victims.items() if self._court.fits_without(request, node, frozenset(uids)))
+
+    def _filter_held(self, pod: PodFacts, names: Sequence[str], held: str) -> FilterAnswer:
+        """The pod has a grant: that node alone. If the scheduler does not offer it, something else is wrong with it."""
+        why = f"{Code.HELD}: its GPUs are kept on node {held}"
+        if held in names and not self._releaser.is_rewriting(pod.uid):
+            self._releaser.keep(pod.uid, held)
+            self._waiting.passed(pod.uid)
+            others = tuple(name for name in names if name != held)
+            return FilterAnswer((held,), ((why, others),) if others else ())
+        if not (len(names) == 1 and names[0] == pod.nominated_node):
+            self._releaser.give_up(pod.uid, held)
+        return self._refused(pod, names, Code.HELD, why.partition(": ")[2])
+
+    def _refused(self, pod: PodFacts, names: Sequence[str], code: Code, why: str) -> FilterAnswer:
+        self._waiting.refused(Waiter(pod.uid, self._mirror.fleet.version, names, (code, why)))
+        return FilterAnswer((), ((f"{code}: {why}", tuple(names)),))
+
+    # The one way in which anything changes.
+
+    def step(self, event: Event, now: float) -> list[Effect]:
+        """Take one event in and say what shall be done. `now` is any clock that only grows, in seconds."""
+        self._take(event, now)
+        if self.ready:
+            self._settle(now)
+        effects = list(self._outbox)
+        self._outbox.clear()
+        return effects
+
+    def _take(self, event: Event, now: float) -> None:
+        match event:
+            case PodSeen(pod) | PodRewritten(pod):
+                self._take_pod(pod, written=isinstance(event, PodRewritten))
+            case PodGone(uid):
+                self._mirror.apply(event)
+                self._releaser.gone(uid)
+                self._waiting.gone(uid)
+                self._pump(self._binder.learned(uid, None))
+            case PodWriteFailed(uid, why):
+                self._outbox.append(Report("pod_unanswered", pod=uid, detail=why))
+                self._binder.unread(uid, now)
+                self._releaser.unanswered(uid, now)
+                self._waiting.unanswered(uid, now)
+            case LedgerSeen() | LedgerGone() | LedgerWritten() | LedgerConflict() | LedgerUnknown() | ReadFailed():
+                self._take_ledger(event, now)
+            case BindAsked():
+                if self.ready:
+                    self._pump(self._binder.ask(event))
+                else:
+                    self._outbox.append(AnswerBind(event.attempt, f"{Code.NOT_READY}: caches are still being filled"))
+            case BindAbandoned(caller):
+                self._binder.abandon(caller)
+            case BindingAccepted(uid, node):
+                self._mirror.bound_here(uid, node)
+                self._binder.accepted(uid, node)
+            case BindingRefused(uid, node, why):
+                self._binder.refused(uid, node, why)
+            case BindingUnknown(uid, _, why):
+                self._binder.unanswered(uid, why, now)
+            case LeadershipChanged(leading):
+                self._lead(leading, now)
+            case Tick():
+                self._tick(now)
+            case _:
+                self._take_other(event, now)
+
+    def _take_pod(self, pod: PodFacts, *, written: bool) -> None:
+        self._mirror.apply(PodSeen(pod))
+        self._releaser.seen(pod.uid)
+        if written:
+            self._releaser.rewritten(pod.uid)
+            self._waiting.written(pod.uid)
+            for node in self._mirror.granted_nodes(pod.uid):
+                self._pump(node)
+        known = self._mirror.pods.get(pod.uid)
+        if known is not None:
+            self._waiting.seen(known)
+        self._pump(self._binder.learned(pod.uid, pod.version))
+
+    def _take_ledger(
+        self, event: LedgerSeen | LedgerGone | LedgerWritten | LedgerConflict | LedgerUnknown | ReadFailed, now: float
+    ) -> None:
+        match event:
+            case LedgerSeen(record):
+                if self._mirror.apply(event) and (why := self._mirror.record(record.node).unreadable):
+                    self._outbox.append(Report("ledger_unreadable", node=record.node, detail=why))
+                node = record.node
+                self._ledgers.seen(node, record.version)
+            case LedgerGone(node):
+                if self._mirror.apply(event) and self._mirror.record(node).grants:
+                    self._outbox.append(Report("ledger_deleted", node=node))
+                self._ledgers.seen(node, "")
+            case LedgerWritten(record):
+                node = record.node
+                self._mirror.apply(LedgerSeen(record))
+                self._ledgers.written(node)
+                self._binder.requeue(node)
+            case LedgerConflict(node):
+                self._ledgers.conflicted(node)
+                self._binder.requeue(node)
+            case LedgerUnknown(node, why) | ReadFailed(node, why):
+                self._binder.requeue(node)
+                if self._ledgers.unanswered(node, why, now):
+                    self._binder.fail_queued(node, f"the node's ledger cannot be written: {why}")
+        self._pump(node)
+
+    def _take_other(self, event: WatchEvent, now: float) -> None:
+        was_ready = self.ready
+        self._mirror.apply(event)
+        if isinstance(event, Dropped):
+            self._outbox.append(Report(f"{event.kind}_unreadable", node=event.name, detail=event.why))
+        if self.ready and not was_ready:
+            self._waiting.changed(now)
+
+    def _lead(self, leading: bool, now: float) -> None:
+        self._leading = self._releaser.leading = self._waiting.leading = leading
+        if leading:
+            self._mirror.mark(*self._mirror.record_nodes())
+            self._waiting.changed(now)
+            for pod in self._mirror.pods.values():
+                self._waiting.seen(pod)
+
+    def _tick(self, now: float) -> None:
+        self._ledgers.tick(now)
+        for node in self._binder.tick(now):
+            self._pump(node)
+        self._mirror.mark(*self._releaser.tick(now))
+
+    def _pump(self, node: str | None) -> None:
+        if node is not None:
+            self._to_pump[node] = None
+
+    def _settle(self, now: float) -> None:
+        """Bring views up to date, move on whatever hangs on a node that was touched, and tell and wake waiters."""
+        touched, changed = self._mirror.refresh()
+        for node in touched:
+            self._releaser.sweep(node)
+            self._pump(node)
+        for _, node in self._releaser.leaving:
+            self._pump(node)
+        pumped = list(self._to_pump)
+        self._to_pump.clear()
+        for node in pumped:
+            self._ledgers.pump(node)
+        if changed:
+            self._waiting.changed(now)
+        self._waiting.tell(now)
+        self._waiting.nudge(now)
+
+    def _fitting(self, waiting: Sequence[tuple[PodFacts, Sequence[str] | None]]) -> list[PodFacts]:
+        free = [(pod, names) for pod, names in waiting if not self._binder.active(pod.uid)]
+        return self._court.fitting(free)
+
+
+def _rules(court: Court, releaser: Releaser) -> Rules:
+    return Rules(
+        defaults=court.defaults,
+        decide=court.grant,
+        is_leaving=releaser.is_leaving,
+        give_up=releaser.give_up,
+        still_good=court.still_good,
+        enforced=court.enforced,
+    )

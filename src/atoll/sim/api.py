@@ -1,0 +1,189 @@
+"""The API server as a state machine: typed objects, one growing revision, and the refusals of the real one.
+
+What is modelled was measured on the real server: a Binding carries UID and resourceVersion as preconditions and is
+refused for bound, gated and deleted pods; a ledger write carries the version of the object; a patch that changes nothing
+does not move the version. Time, loss and delay are not in here: they happen on the way (`sim.net`).
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from atoll.core.effects import ApiEffect, PostBinding, ReadLedger, ReadPod, RewritePod, SetPlaced, WriteLedger
+from atoll.core.events import (
+    BindingAccepted,
+    BindingRefused,
+    ConfigGone,
+    ConfigSeen,
+    InventoryGone,
+    InventorySeen,
+    Kind,
+    LedgerConflict,
+    LedgerGone,
+    LedgerSeen,
+    LedgerWritten,
+    NodeGone,
+    NodeSeen,
+    Outcome,
+    PodGone,
+    PodRewritten,
+    PodSeen,
+    Synced,
+    WatchEvent,
+)
+from atoll.core.facts import Inventory, NodeConfigObject, NodeFacts, PodFacts
+from atoll.core.ledger import Grant, LedgerRecord
+
+Told = Callable[[Kind, WatchEvent], None]
+LIST_ORDER = (Kind.NODES, Kind.CONFIGS, Kind.INVENTORIES, Kind.LEDGERS, Kind.PODS)
+"""Ledgers before pods: see `Synced`."""
+
+
+@dataclass(slots=True)
+class FakeCluster:
+    """All objects, newest version each. `allocations` is the annotation that each pod's Binding brought."""
+
+    revision: int = 0
+    nodes: dict[str, NodeFacts] = field(default_factory=dict)
+    configs: dict[str, NodeConfigObject] = field(default_factory=dict)
+    inventories: dict[str, Inventory] = field(default_factory=dict)
+    ledgers: dict[str, LedgerRecord] = field(default_factory=dict)
+    pods: dict[str, PodFacts] = field(default_factory=dict)  # by UID
+    allocations: dict[str, tuple[str, Grant]] = field(default_factory=dict)
+    watchers: list[Told] = field(default_factory=list)
+    _marks: dict[str, str] = field(default_factory=dict)
+
+    # What anybody may do to the cluster.
+
+    def put_node(self, node: NodeFacts) -> None:
+        self.nodes[node.name] = node
+        self._tell(Kind.NODES, NodeSeen(node))
+
+    def drop_node(self, name: str) -> None:
+        node = self.nodes.pop(name)
+        self._tell(Kind.NODES, NodeGone(name, node.uid))
+
+    def put_config(self, config: NodeConfigObject) -> None:
+        self.configs[config.name] = config
+        self._tell(Kind.CONFIGS, ConfigSeen(config))
+
+    def drop_config(self, name: str) -> None:
+        del self.configs[name]
+        self._tell(Kind.CONFIGS, ConfigGone(name))
+
+    def put_inventory(self, inventory: Inventory) -> None:
+        self.inventories[inventory.node] = inventory
+        self._tell(Kind.INVENTORIES, InventorySeen(inventory))
+
+    def drop_inventory(self, node: str) -> None:
+        del self.inventories[node]
+        self._tell(Kind.INVENTORIES, InventoryGone(node))
+
+    def put_pod(self, pod: PodFacts) -> PodFacts:
+        """Create or replace a pod, whatever it says; returns it with its new version."""
+        stored = replace(pod, version=self._next())
+        self.pods[pod.uid] = stored
+        self._tell(Kind.PODS, PodSeen(stored))
+        return stored
+
+    def drop_pod(self, uid: str) -> None:
+        if self.pods.pop(uid, None) is not None:
+            self.allocations.pop(uid, None)
+            self._marks.pop(uid, None)
+            self._next()
+            self._tell(Kind.PODS, PodGone(uid))
+
+    def put_ledger(self, record: LedgerRecord) -> LedgerRecord:
+        """Write a ledger without asking for its version, as a person with an editor can."""
+        stored = replace(record, version=self._next())
+        self.ledgers[record.node] = stored
+        self._tell(Kind.LEDGERS, LedgerSeen(stored))
+        return stored
+
+    def drop_ledger(self, node: str) -> None:
+        del self.ledgers[node]
+        self._tell(Kind.LEDGERS, LedgerGone(node))
+
+    # What the service does.
+
+    def perform(self, effect: ApiEffect) -> Outcome:
+        match effect:
+            case WriteLedger(record):
+                return self._write_ledger(record)
+            case ReadLedger(node):
+                return LedgerSeen(self.ledgers[node]) if node in self.ledgers else LedgerGone(node)
+            case PostBinding(node, grant):
+                return self._bind(node, grant)
+            case ReadPod(uid):
+                return PodSeen(self.pods[uid]) if uid in self.pods else PodGone(uid)
+            case RewritePod(uid):
+                return self._rewrite(uid, effect.mark)
+            case SetPlaced(uid):
+                said = None if effect.placed else (effect.reason, effect.message)
+                return self._patched(uid, lambda pod: replace(pod, placed=said))
+
+    def _write_ledger(self, record: LedgerRecord) -> Outcome:
+        stored = self.ledgers.get(record.node)
+        if record.version != (stored.version if stored else ""):
+            return LedgerConflict(record.node)
+        return LedgerWritten(self.put_ledger(record))
+
+    def _bind(self, node: str, grant: Grant) -> Outcome:
+        uid = grant.owner.uid
+        pod = self.pods.get(uid)
+        why = ""
+        if pod is None:
+            why = "not found, or another UID under the name"
+        elif pod.version != grant.pod_version:
+            why = "Precondition failed: resourceVersion"
+        elif pod.deleting:
+            why = "pod is being deleted, cannot be assigned to a host"
+        elif pod.node:
+            why = f"pod is already assigned to node {pod.node}"
+        elif pod.gated:
+            why = "pod has non-empty .spec.schedulingGates"
+        if why or pod is None:
+            return BindingRefused(uid, node, why)
+        self.allocations[uid] = (node, grant)
+        self.put_pod(replace(pod, node=node))
+        return BindingAccepted(uid, node)
+
+    def _rewrite(self, uid: str, mark: str) -> Outcome:
+        pod = self.pods.get(uid)
+        if pod is not None and self._marks.get(uid) == mark:
+            return PodRewritten(pod)
+        self._marks[uid] = mark
+        return self._patched(uid, lambda pod: pod)
+
+    def _patched(self, uid: str, change: Callable[[PodFacts], PodFacts]) -> Outcome:
+        pod = self.pods.get(uid)
+        return PodGone(uid) if pod is None else PodRewritten(self.put_pod(change(pod)))
+
+    # What watches see.
+
+    def listed(self, kind: Kind) -> Iterator[tuple[str, WatchEvent]]:
+        """(key, event) of every object of a kind."""
+        match kind:
+            case Kind.NODES:
+                yield from ((name, NodeSeen(node)) for name, node in self.nodes.items())
+            case Kind.CONFIGS:
+                yield from ((name, ConfigSeen(config)) for name, config in self.configs.items())
+            case Kind.INVENTORIES:
+                yield from ((name, InventorySeen(inventory)) for name, inventory in self.inventories.items())
+            case Kind.LEDGERS:
+                yield from ((name, LedgerSeen(record)) for name, record in self.ledgers.items())
+            case Kind.PODS:
+                yield from ((uid, PodSeen(pod)) for uid, pod in self.pods.items())
+
+    def everything(self) -> Iterator[WatchEvent]:
+        """What a client that starts now is told."""
+        for kind in LIST_ORDER:
+            yield from (event for _, event in self.listed(kind))
+            yield Synced(kind)
+
+    def _next(self) -> str:
+        self.revision += 1
+        return str(self.revision)
+
+    def _tell(self, kind: Kind, event: WatchEvent) -> None:
+        for told in tuple(self.watchers):
+            told(kind, event)

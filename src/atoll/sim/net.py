@@ -1,0 +1,224 @@
+"""The way between a service instance and the API server: delay, loss, and watches that lag, drop and list anew."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from atoll.core.effects import ApiEffect, PostBinding, ReadLedger, WriteLedger
+from atoll.core.events import (
+    BindingUnknown,
+    ConfigGone,
+    ConfigSeen,
+    InventoryGone,
+    InventorySeen,
+    Kind,
+    LedgerGone,
+    LedgerSeen,
+    LedgerUnknown,
+    NodeGone,
+    NodeSeen,
+    Outcome,
+    PodGone,
+    PodSeen,
+    PodWriteFailed,
+    ReadFailed,
+    Synced,
+    WatchEvent,
+)
+from atoll.sim.api import LIST_ORDER, FakeCluster
+from atoll.sim.clock import Timeline
+
+CLIENT_TIMEOUT_S = 3.0
+
+Marks = Counter[str]
+"""What happened in a run, so that a quiet one cannot pass for a good one."""
+
+
+@dataclass(slots=True)
+class Weather:
+    """How bad the network is; all chances are per request or per event. A healed run sets them to zero.
+
+    Attributes:
+        slow: a request takes longer than the client waits, and is performed all the same.
+        lost_request, lost_answer: nothing arrives; the client times out.
+        refused: 429 or 5xx: nothing was done, and the client cannot tell.
+        lag_s: a watch event is up to so late, each kind for itself.
+        watch_drop: a watch breaks at an event and lists anew.
+    """
+
+    slow: float = 0.0
+    lost_request: float = 0.0
+    lost_answer: float = 0.0
+    refused: float = 0.0
+    lag_s: float = 0.01
+    watch_drop: float = 0.0
+
+    def heal(self) -> None:
+        self.slow = self.lost_request = self.lost_answer = self.refused = self.watch_drop = 0.0
+        self.lag_s = 0.01
+
+
+def unknown(effect: ApiEffect, why: str) -> Outcome:
+    """What a client says that got no answer."""
+    match effect:
+        case WriteLedger(record):
+            return LedgerUnknown(record.node, why)
+        case ReadLedger(node):
+            return ReadFailed(node, why)
+        case PostBinding(node, grant):
+            return BindingUnknown(grant.owner.uid, node, why)
+        case _:
+            return PodWriteFailed(effect.uid, why)
+
+
+class Requests:
+    """Sends effects to the server and brings outcomes back, as the weather allows."""
+
+    def __init__(self, cluster: FakeCluster, timeline: Timeline, rng: Random, weather: Weather, marks: Marks) -> None:
+        self._cluster, self._timeline, self._rng = cluster, timeline, rng
+        self._weather, self._marks = weather, marks
+
+    def send(self, effect: ApiEffect, answer: Callable[[Outcome], None]) -> None:
+        """`answer` is called exactly once, at the latest after `CLIENT_TIMEOUT_S`."""
+        rng, weather = self._rng, self._weather
+        there_s, back_s, luck = rng.uniform(0.001, 0.02), rng.uniform(0.001, 0.02), rng.random()
+        late_s = rng.uniform(1.0, 4.0) * CLIENT_TIMEOUT_S
+        if (luck := luck - weather.refused) < 0:
+            self._marks["answer 503"] += 1
+            self._timeline.after(there_s + back_s, lambda: answer(unknown(effect, "503")))
+        elif (luck := luck - weather.lost_request) < 0:
+            self._marks["request lost"] += 1
+            self._timeline.after(CLIENT_TIMEOUT_S, lambda: answer(unknown(effect, "timed out")))
+        elif (luck := luck - weather.lost_answer) < 0:
+            self._marks["answer lost"] += 1
+            self._timeline.after(there_s, lambda: self._perform(effect))
+            self._timeline.after(CLIENT_TIMEOUT_S, lambda: answer(unknown(effect, "timed out")))
+        elif luck - weather.slow < 0:
+            self._marks["request slower than its client"] += 1
+            self._timeline.after(late_s, lambda: self._perform(effect))
+            self._timeline.after(CLIENT_TIMEOUT_S, lambda: answer(unknown(effect, "timed out")))
+        else:
+            self._timeline.after(there_s, lambda: self._answered(effect, back_s, answer))
+
+    def _answered(self, effect: ApiEffect, back_s: float, answer: Callable[[Outcome], None]) -> None:
+        outcome = self._perform(effect)
+        self._timeline.after(back_s, lambda: answer(outcome))
+
+    def _perform(self, effect: ApiEffect) -> Outcome:
+        outcome = self._cluster.perform(effect)
+        self._marks[type(outcome).__name__] += 1
+        return outcome
+
+
+class Watch:
+    """One client's watches: order holds within a kind, not between kinds.
+
+    It starts with a list of everything, ledgers before pods. A drop forgets what was under way, lists anew and says
+    what is gone, as the real client does.
+    """
+
+    def __init__(
+        self,
+        cluster: FakeCluster,
+        timeline: Timeline,
+        rng: Random,
+        weather: Weather,
+        marks: Marks,
+        deliver: Callable[[WatchEvent], None],
+    ) -> None:
+        self._cluster, self._timeline, self._rng = cluster, timeline, rng
+        self._weather, self._marks, self._deliver = weather, marks, deliver
+        self._known: dict[Kind, dict[str, WatchEvent]] = {kind: {} for kind in LIST_ORDER}
+        self._due: dict[Kind, float] = dict.fromkeys(LIST_ORDER, 0.0)
+        self._epoch: dict[Kind, int] = dict.fromkeys(LIST_ORDER, 0)
+        self._open = True
+
+    def start(self) -> None:
+        """List one kind after the other, then follow."""
+        self._cluster.watchers.append(self._told)
+        for n, kind in enumerate(LIST_ORDER):
+            self._listing(kind, 0.02 * (n + 1))
+
+    def close(self) -> None:
+        self._open = False
+        self._cluster.watchers.remove(self._told)
+
+    def _told(self, kind: Kind, event: WatchEvent) -> None:
+        if self._rng.random() < self._weather.watch_drop:
+            self._marks["watch dropped"] += 1
+            self._listing(kind, self._rng.uniform(0.05, 2.0))
+            return
+        # An event is never before the one that came earlier on the same watch.
+        due = self._due[kind] = max(self._due[kind], self._timeline.now + self._rng.uniform(0.0, self._weather.lag_s))
+        epoch = self._epoch[kind]
+        self._timeline.after(due - self._timeline.now, lambda: self._hand_over(kind, epoch, event))
+
+    def _hand_over(self, kind: Kind, epoch: int, event: WatchEvent) -> None:
+        if self._open and epoch == self._epoch[kind]:
+            self._say(kind, event)
+
+    def _listing(self, kind: Kind, delay_s: float) -> None:
+        self._epoch[kind] += 1
+        epoch = self._epoch[kind]
+        self._timeline.after(delay_s, lambda: self._listed(kind, epoch))
+
+    def _listed(self, kind: Kind, epoch: int) -> None:
+        if not self._open or epoch != self._epoch[kind]:
+            return
+        now = dict(self._cluster.listed(kind))
+        self._epoch[kind] += 1  # what the list holds already must not be told again
+        for key, event in list(self._known[kind].items()):
+            if key not in now:
+                self._say(kind, gone(event))
+        for event in now.values():
+            self._say(kind, event)
+        self._deliver(Synced(kind))
+
+    def _say(self, kind: Kind, event: WatchEvent) -> None:
+        key, there = key_of(event)
+        if there:
+            self._known[kind][key] = event
+        else:
+            self._known[kind].pop(key, None)
+        self._deliver(event)
+
+
+def key_of(event: WatchEvent) -> tuple[str, bool]:
+    """(key of the object, whether it is there)."""
+    match event:
+        case NodeSeen(node):
+            return node.name, True
+        case NodeGone(name):
+            return name, False
+        case PodSeen(pod):
+            return pod.uid, True
+        case PodGone(uid):
+            return uid, False
+        case InventorySeen(inventory):
+            return inventory.node, True
+        case ConfigSeen(config):
+            return config.name, True
+        case LedgerSeen(record):
+            return record.node, True
+        case InventoryGone(key) | ConfigGone(key) | LedgerGone(key):
+            return key, False
+        case _:
+            raise ValueError(f"{event} names no object")
+
+
+def gone(event: WatchEvent) -> WatchEvent:
+    """What says that the object of `event` is not there any more."""
+    match event:
+        case NodeSeen(node):
+            return NodeGone(node.name, node.uid)
+        case PodSeen(pod):
+            return PodGone(pod.uid)
+        case InventorySeen(inventory):
+            return InventoryGone(inventory.node)
+        case ConfigSeen(config):
+            return ConfigGone(config.name)
+        case LedgerSeen(record):
+            return LedgerGone(record.node)
+        case _:
+            raise ValueError(f"{event} is no object that can go")
