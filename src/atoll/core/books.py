@@ -56,7 +56,12 @@ def hardware_of(inventory: Inventory, config: NodeConfig) -> Hardware:
     kept_back = [device for device in devices if device.uuid in quarantine]
     broken = {device.index for device in (*lost, *unhealthy, *mig)}
     out = [device for device in devices if device.index in broken or device.uuid in quarantine]
-    words = ((len(lost), "lost"), (len(unhealthy), "unhealthy"), (len(mig), "MIG-split"), (len(kept_back), "quarantined"))
+    words = (
+        (len(lost), "lost"),
+        (len(unhealthy), "unhealthy"),
+        (len(mig), "MIG-split"),
+        (len(kept_back), "quarantined"),
+    )
     return Hardware(
         node_uid=inventory.node_uid,
         shape=shape,

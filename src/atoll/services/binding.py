@@ -1,8 +1,8 @@
 """The way of a pod to its node: a grant in the ledger, then a Binding that only that grant authorises.
 
-An `Attempt` is one pod's way to one node; every question of the scheduler about it shares it. Whatever happens, the next
-move follows from what is known of pod and ledger by `_plan`, so that an answer that was lost, a second instance or a
-restart all lead back to the same place: read, decide again, go on.
+An `Attempt` is one pod's way to one node; every question of the scheduler about it shares it. Whatever happens, the
+next move follows from what is known of pod and ledger by `_plan`, so that an answer that was lost, a second instance
+or a restart all lead back to the same place: read, decide again, go on.
 
     LEARNING  the pod is being read
     QUEUED    waits for its node's next ledger draft, where `_plan` decides
@@ -127,7 +127,7 @@ class Binder:
         return None
 
     def abandon(self, caller: int) -> None:
-        """The caller is gone. What may be recorded goes on, so that its outcome becomes known; the rest is forgotten."""
+        """The caller is gone. What may be recorded goes on until its outcome is known; the rest is forgotten."""
         for attempt in self._attempts.values():
             if caller in attempt.callers:
                 attempt.callers.remove(caller)

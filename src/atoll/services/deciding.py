@@ -7,7 +7,7 @@ from atoll.core.books import owner_of
 from atoll.core.decide import decide
 from atoll.core.facts import Enforcement, PodFacts
 from atoll.core.fleet import Fleet
-from atoll.core.ledger import Grant, LedgerRecord
+from atoll.core.ledger import Grant, LedgerRecord, NodeMode
 from atoll.core.lifecycle import State
 from atoll.core.reasons import Code
 from atoll.core.request import GpuRequest, InvalidRequest
@@ -82,7 +82,7 @@ class Court:
         return fit
 
 
-def _grant(pod: PodFacts, placement: Placement, mode: object) -> Grant:
+def _grant(pod: PodFacts, placement: Placement, mode: NodeMode) -> Grant:
     request, fit = placement.request, placement.fit
     return Grant(
         owner=owner_of(pod),
@@ -92,6 +92,7 @@ def _grant(pod: PodFacts, placement: Placement, mode: object) -> Grant:
         policy=request.policy,
         scopes_asked=request.scopes,
         scope_bound=fit.bound,
+        node_mode=mode,
         enforced=placement.enforced,
         degraded=fit.degraded,
         lost=fit.lost,

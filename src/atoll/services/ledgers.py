@@ -88,7 +88,7 @@ class Ledgers:
         return failures >= FAILURES_TO_TELL
 
     def seen(self, node: str, version: str) -> None:
-        """The object as the API has it ("" = there is none); ends a read, unless a watch is late with an old version."""
+        """The object as the API has it ("" = there is none); ends a read, unless this is a late watch event."""
         known = self._mirror.record(node).version
         if self._doing.get(node) is _Doing.READING and (not version or not is_newer(known, version)):
             del self._doing[node]

@@ -17,6 +17,7 @@ from atoll.core.events import (
     BindingUnknown,
     Dropped,
     Event,
+    Kind,
     LeadershipChanged,
     LedgerConflict,
     LedgerGone,
@@ -65,7 +66,7 @@ class Scheduling:
         self._mirror = Mirror()
         self._court = Court(self._mirror, defaults)
         self._ledgers = Ledgers(self._mirror, self._outbox)
-        self._releaser = Releaser(self._mirror, self._outbox, lambda uid: self._binder.active(uid))
+        self._releaser = Releaser(self._mirror, self._outbox, self._is_bound_now)
         self._binder = Binder(self._mirror, self._outbox, _rules(self._court, self._releaser))
         self._waiting = Waiting(self._mirror, self._outbox, self._releaser.mark, self._court.said, self._fitting)
         self._ledgers.contributions = [self._releaser.contribute, self._binder.contribute]
@@ -76,6 +77,11 @@ class Scheduling:
     def ready(self) -> bool:
         """Every kind was listed; before that nothing is decided."""
         return self._mirror.ready
+
+    @property
+    def not_synced(self) -> tuple[str, ...]:
+        """The kinds that are still to be listed."""
+        return tuple(kind for kind in Kind if kind not in self._mirror.synced)
 
     @property
     def mirror(self) -> Mirror:
@@ -182,7 +188,7 @@ class Scheduling:
             case BindingUnknown(uid, _, why):
                 self._binder.unanswered(uid, why, now)
             case LeadershipChanged(leading):
-                self._lead(leading, now)
+                self._lead(now, leading=leading)
             case Tick():
                 self._tick(now)
             case _:
@@ -236,7 +242,7 @@ class Scheduling:
         if self.ready and not was_ready:
             self._waiting.changed(now)
 
-    def _lead(self, leading: bool, now: float) -> None:
+    def _lead(self, now: float, *, leading: bool) -> None:
         self._leading = self._releaser.leading = self._waiting.leading = leading
         if leading:
             self._mirror.mark(*self._mirror.record_nodes())
@@ -270,6 +276,9 @@ class Scheduling:
             self._waiting.changed(now)
         self._waiting.tell(now)
         self._waiting.nudge(now)
+
+    def _is_bound_now(self, uid: str) -> bool:
+        return self._binder.active(uid)
 
     def _fitting(self, waiting: Sequence[tuple[PodFacts, Sequence[str] | None]]) -> list[PodFacts]:
         free = [(pod, names) for pod, names in waiting if not self._binder.active(pod.uid)]

@@ -1,9 +1,9 @@
 """Pods that were told to wait: what their condition says, and who is woken when something has changed.
 
-Filter only remembers; whatever must be written goes out with the next step. A condition is written when its code or its
-blockers differ from what the pod carries, so that the same refusal, however often it is asked for, writes nothing. After
-a change, and after the scheduler had a moment to ask again by itself, exactly as many of the oldest waiters as fit
-together are woken, each alone, by a patch of its own.
+Filter only remembers; whatever must be written goes out with the next step. A condition is written when its code or
+its blockers differ from what the pod carries, so that the same refusal, however often it is asked for, writes nothing.
+After a change, and after the scheduler had a moment to ask again by itself, exactly as many of the oldest waiters as
+fit together are woken, each alone, by a patch of its own.
 """
 
 from collections.abc import Callable, Sequence
@@ -137,12 +137,15 @@ class Waiting:
     def _tell(self, pod: PodFacts) -> None:
         if pod.node:
             if pod.placed is not None and not pod.ended and self.leading:
-                self._write(pod, SetPlaced(pod.uid, pod.namespace, pod.name, True, PLACED_REASON, ""))
+                self._write(
+                    pod, SetPlaced(pod.uid, pod.namespace, pod.name, placed=True, reason=PLACED_REASON, message="")
+                )
             return
         waiter = self._waiters.get(pod.uid)
         said = waiter and (waiter.said or self._said(pod, waiter.candidates))
         if said and said != pod.placed and not holds_nothing(pod):
-            self._write(pod, SetPlaced(pod.uid, pod.namespace, pod.name, False, *said))
+            code, why = said
+            self._write(pod, SetPlaced(pod.uid, pod.namespace, pod.name, placed=False, reason=code, message=why))
 
     def _write(self, pod: PodFacts, effect: SetPlaced) -> None:
         self._writing[pod.uid] = None

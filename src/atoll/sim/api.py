@@ -1,8 +1,8 @@
 """The API server as a state machine: typed objects, one growing revision, and the refusals of the real one.
 
 What is modelled was measured on the real server: a Binding carries UID and resourceVersion as preconditions and is
-refused for bound, gated and deleted pods; a ledger write carries the version of the object; a patch that changes nothing
-does not move the version. Time, loss and delay are not in here: they happen on the way (`sim.net`).
+refused for bound, gated and deleted pods; a ledger write carries the version of the object; a patch that changes
+nothing does not move the version. Time, loss and delay are not in here: they happen on the way (`sim.net`).
 """
 
 from collections.abc import Callable, Iterator

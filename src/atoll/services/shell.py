@@ -1,0 +1,101 @@
+"""The loop around `Scheduling`: events in, effects out to the cluster, outcomes back in. It decides nothing.
+
+Every event goes through one queue and one consumer, so that a bug in a step ends the process instead of a caller.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+from atoll.core.effects import AnswerBind, ApiEffect, Effect, Report
+from atoll.core.events import BindAbandoned, BindAsked, Event, LeadershipChanged, Tick
+from atoll.core.facts import PodFacts
+from atoll.core.fleet import FilterAnswer
+from atoll.ports import Clock, ClusterApi
+from atoll.services.scheduling import Scheduling
+
+TICK_S = 0.1
+"""The finest time that anything in the service waits for."""
+TURN_EVENTS = 64
+"""Events in a row before others on the loop get their turn."""
+
+
+class Shell:
+    """Runs one `Scheduling`.
+
+    Args:
+        heard: called with every anomaly that was survived, to count and log it.
+    """
+
+    def __init__(self, scheduling: Scheduling, api: ClusterApi, clock: Clock, heard: Callable[[Report], None]) -> None:
+        self.scheduling = scheduling
+        self._api, self._clock, self._heard = api, clock, heard
+        self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._callers: dict[int, asyncio.Future[str]] = {}
+        self._attempts = 0
+
+    async def run(self) -> None:
+        """Until it is cancelled, or something fails that should not."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watch())
+            group.create_task(self._tick())
+            count = 0
+            while True:
+                event = await self._events.get()
+                for effect in self.scheduling.step(event, self._clock.now()):
+                    self._carry_out(effect, group)
+                count += 1
+                if count % TURN_EVENTS == 0:
+                    await asyncio.sleep(0)
+
+    def lead(self, *, leading: bool) -> None:
+        self._events.put_nowait(LeadershipChanged(leading))
+
+    # What the extender server asks.
+
+    def not_ready(self) -> str:
+        """Why nothing can be decided yet; "" when it can."""
+        missing = self.scheduling.not_synced
+        return f"not listed yet: {', '.join(missing)}" if missing else ""
+
+    def filter(self, pod: PodFacts, names: Sequence[str]) -> FilterAnswer:
+        return self.scheduling.filter(pod, names)
+
+    def preempt(self, pod: PodFacts, victims: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        """The nodes where evicting helps, each with all that must go."""
+        return {node: victims[node] for node in self.scheduling.preempt(pod, victims)}
+
+    async def bind(self, pod_uid: str, namespace: str, name: str, node: str) -> str:
+        """Bind the pod; returns why it was not bound, "" when it was. A caller that gives up may just be cancelled."""
+        self._attempts += 1
+        attempt = self._attempts
+        answer = self._callers[attempt] = asyncio.get_running_loop().create_future()
+        self._events.put_nowait(BindAsked(attempt, pod_uid, namespace, name, node))
+        try:
+            return await answer
+        finally:
+            del self._callers[attempt]
+            if answer.cancelled():
+                self._events.put_nowait(BindAbandoned(attempt))
+
+    def _carry_out(self, effect: Effect, group: asyncio.TaskGroup) -> None:
+        match effect:
+            case AnswerBind(attempt, error):
+                caller = self._callers.get(attempt)
+                if caller is not None and not caller.done():
+                    caller.set_result(error)
+            case Report():
+                self._heard(effect)
+            case _:
+                group.create_task(self._perform(effect))
+
+    async def _perform(self, effect: ApiEffect) -> None:
+        self._events.put_nowait(await self._api.perform(effect))
+
+    async def _watch(self) -> None:
+        async for event in self._api.watch():
+            self._events.put_nowait(event)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            self._events.put_nowait(Tick())
