@@ -137,9 +137,8 @@ class Waiting:
     def _tell(self, pod: PodFacts) -> None:
         if pod.node:
             if pod.placed is not None and not pod.ended and self.leading:
-                self._write(
-                    pod, SetPlaced(pod.uid, pod.namespace, pod.name, placed=True, reason=PLACED_REASON, message="")
-                )
+                told = SetPlaced(pod.uid, pod.namespace, pod.name, placed=True, reason=PLACED_REASON, message="")
+                self._write(pod, told)
             return
         waiter = self._waiters.get(pod.uid)
         said = waiter and (waiter.said or self._said(pod, waiter.candidates))

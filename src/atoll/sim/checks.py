@@ -1,0 +1,146 @@
+"""What must hold at every moment, judged on the API's objects alone and by rules of its own.
+
+The checks know nothing of the service's memory. They look at each ledger write and each Binding as it lands, so that a
+wrong step is found where it is taken and not where it hurts.
+"""
+
+from collections.abc import Iterable, Mapping
+from itertools import chain
+
+from atoll.core.asking import request_of
+from atoll.core.books import holds_nothing
+from atoll.core.events import Kind, LedgerSeen, PodGone, PodSeen, WatchEvent
+from atoll.core.facts import PodFacts
+from atoll.core.ledger import Grant, LedgerRecord, fault_of
+from atoll.core.request import GpuRequest, Policy
+from atoll.core.scope import Scope
+from atoll.core.topology import NodeTopology
+from atoll.sim.api import FakeCluster
+
+
+class Violation(AssertionError):
+    """An invariant does not hold; the message says which and where."""
+
+
+class Checks:
+    """Watches a cluster from its first object on."""
+
+    def __init__(self, cluster: FakeCluster, machines: Mapping[str, NodeTopology]) -> None:
+        """`machines` is how each node really is, by name; entries may be replaced while the run goes on."""
+        self._cluster, self._machines = cluster, machines
+        self._before: dict[str, LedgerRecord] = {}
+        self._holders: dict[str, dict[str, str]] = {}  # node -> UUID -> pod that runs with it, by its Binding
+        cluster.watchers.insert(0, self._told)
+
+    def _told(self, kind: Kind, event: WatchEvent) -> None:
+        match event:
+            case LedgerSeen(record):
+                self._ledger_written(self._before.get(record.node) or LedgerRecord(record.node), record)
+                self._before[record.node] = record
+            case PodSeen(pod) if pod.uid in self._cluster.allocations:
+                self._pod_bound_by_us(pod)
+            case PodGone(uid):
+                self._leave(uid)
+            case _:
+                pass
+
+    def _ledger_written(self, old: LedgerRecord, new: LedgerRecord) -> None:
+        if new.unreadable or old.unreadable:
+            return  # a person's edit, which the workload made on purpose
+        if fault := fault_of(new.grants):
+            raise Violation(f"1: ledger of {new.node} says that {fault}")
+        for grant in old.grants:
+            kept = new.of(grant.owner.uid)
+            if kept is None and (why := self._still_needed(grant, new.node)):
+                raise Violation(f"5: ledger of {new.node} dropped the grant of {grant.owner.uid}, whose pod {why}")
+            if kept is not None and kept.uuids != grant.uuids:
+                raise Violation(f"1: the grant of {grant.owner.uid} on {new.node} was moved while it may be in use")
+        known = {grant.owner.uid for grant in old.grants}
+        for grant in new.grants:
+            if grant.owner.uid not in known:
+                self._granted(grant, new.node)
+
+    def _still_needed(self, grant: Grant, node: str) -> str:
+        """Why the grant may not be dropped; "" when it may."""
+        pod = self._cluster.pods.get(grant.owner.uid)
+        if pod is None or holds_nothing(pod) or (pod.node and pod.node != node):
+            return ""
+        if pod.node:
+            return "runs there"
+        return "can still be bound by a Binding under way" if pod.version == grant.pod_version else ""
+
+    def _granted(self, grant: Grant, node: str) -> None:
+        """A new grant keeps the contract, judged by the real machine."""
+        pod = self._cluster.pods.get(grant.owner.uid)
+        request = request_of(pod.ask) if pod else None
+        if not isinstance(request, GpuRequest) or not grant.uuids_known:
+            return
+        if len(grant.uuids) != request.gpus:
+            raise Violation(f"4: {grant.owner.uid} asked for {request.gpus} and was granted {sorted(grant.uuids)}")
+        machine = self._machines.get(node)
+        if machine is None or not grant.uuids <= {device.uuid for device in machine.devices}:
+            return  # the node was made anew under the service's eyes; nothing runs on GPUs that are not there
+        whole = in_one_domain(machine, grant.uuids, request.scopes, request.gpus)
+        if request.policy is Policy.RESTRICTED and grant.enforced and not whole:
+            raise Violation(f"3: Restricted {grant.owner.uid} was granted {sorted(grant.uuids)} over several domains")
+        if not whole and not grant.degraded:
+            raise Violation(f"3: the grant of {grant.owner.uid} spans domains and is not recorded as degraded")
+
+    def _pod_bound_by_us(self, pod: PodFacts) -> None:
+        node, grant = self._cluster.allocations[pod.uid]
+        holders = self._holders.setdefault(node, {})
+        if holds_nothing(pod):
+            self._leave(pod.uid)
+            return
+        if any(owner == pod.uid for owner in holders.values()) or not grant.count:
+            return
+        recorded = self._cluster.ledgers.get(node, LedgerRecord(node)).of(pod.uid)
+        if recorded is None or recorded.uuids != grant.uuids:
+            raise Violation(f"2: {pod.uid} was bound to {node} with {sorted(grant.uuids)}, the ledger has {recorded}")
+        for uuid in sorted(grant.uuids):
+            if uuid in holders:
+                raise Violation(f"1: {uuid} on {node} was given to {pod.uid} while {holders[uuid]} has it")
+            holders[uuid] = pod.uid
+
+    def _leave(self, uid: str) -> None:
+        for holders in self._holders.values():
+            for uuid in [uuid for uuid, owner in holders.items() if owner == uid]:
+                del holders[uuid]
+
+    def all_recorded(self) -> None:
+        """Every pod that runs by a Binding of ours has its grant (at rest; a person may have deleted ledgers)."""
+        for uid, (node, grant) in self._cluster.allocations.items():
+            pod = self._cluster.pods[uid]
+            recorded = self._cluster.ledgers.get(node, LedgerRecord(node)).of(uid)
+            if grant.count and not holds_nothing(pod) and recorded is None:
+                raise Violation(f"5: {uid} runs on {node} and its grant was lost")
+
+    def no_leaks(self) -> None:
+        """No ledger names an owner that is gone (at rest)."""
+        for record in self._cluster.ledgers.values():
+            for grant in record.grants:
+                pod = self._cluster.pods.get(grant.owner.uid)
+                if pod is None or holds_nothing(pod) or pod.node not in ("", record.node):
+                    raise Violation(f"5: ledger of {record.node} still names {grant.owner.uid}, which is gone")
+
+
+def in_one_domain(machine: NodeTopology, uuids: Iterable[str], scopes: Iterable[Scope], size: int) -> bool:
+    """Whether the GPUs lie in one domain of the first scope that has one of that size: the rule, written naively."""
+    wanted = set(uuids)
+    for scope in scopes:
+        domains: dict[object, set[str | None]] = {}
+        for device in machine.devices:
+            key = {Scope.NUMA_NODE: device.numa, Scope.SOCKET: device.socket, Scope.NODE: 0}.get(scope)
+            domains.setdefault(key, set()).add(device.uuid)
+        if any(len(domain) >= size for domain in domains.values()):
+            return any(wanted <= domain for domain in domains.values())
+    return False
+
+
+def violations_of_counts(cluster: FakeCluster) -> None:
+    """Grants that hold never sum up to more than the node has."""
+    for record in cluster.ledgers.values():
+        live = [g.count for g in record.grants if (pod := cluster.pods.get(g.owner.uid)) and not holds_nothing(pod)]
+        node = cluster.nodes.get(record.node)
+        if node is not None and sum(chain(live)) > node.capacity:
+            raise Violation(f"4: ledger of {record.node} grants {sum(live)} of {node.capacity} GPUs")

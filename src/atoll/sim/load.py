@@ -1,0 +1,112 @@
+"""The pods of a run: ours of all sizes and policies, and those of others, who never ask."""
+
+from dataclasses import replace
+from random import Random
+
+from atoll.core.books import holds_nothing, pod_gpus
+from atoll.core.facts import PodFacts
+from atoll.core.request import ContainerAsk, ContainerKind, PodAsk
+from atoll.sim.api import FakeCluster
+from atoll.sim.clock import Timeline
+from atoll.sim.kube import SCHEDULER, FakeKubelets, Pool
+
+ARRIVALS_S = 30.0
+FOREVER_S = 100_000.0
+OTHERS = "other-scheduler"
+
+
+class Load:
+    """Schedules the arrival and the troubles of every pod of a run."""
+
+    def __init__(
+        self, cluster: FakeCluster, timeline: Timeline, rng: Random, kubelets: FakeKubelets, pool: Pool
+    ) -> None:
+        self._cluster, self._timeline, self._rng = cluster, timeline, rng
+        self._kubelets, self._pool = kubelets, pool
+        self.endless: set[str] = set()  # pods that never end by themselves
+
+    def start(self) -> None:
+        for n in range(self._rng.randint(6, 16)):
+            self._timeline.after(self._rng.uniform(0.0, ARRIVALS_S), lambda n=n: self._arrive(n))  # type: ignore[misc]
+        for n in range(self._rng.choice((0, 0, 1, 3))):
+            self._timeline.after(self._rng.uniform(0.0, ARRIVALS_S), lambda n=n: self._arrive_foreign(n))  # type: ignore[misc]
+
+    def _arrive(self, n: int) -> None:
+        rng, uid = self._rng, f"pod-{n}"
+        self._kubelets.runs_s[uid] = rng.uniform(1.0, 25.0)
+        if rng.random() < 0.1:
+            self._kubelets.runs_s[uid] = FOREVER_S
+            self.endless.add(uid)
+        if rng.random() < 0.1:
+            self._pool.selects[uid] = frozenset(rng.sample(sorted(self._cluster.nodes) or ["n0"], 1))
+        pod = PodFacts(
+            uid=uid,
+            namespace="ml",
+            name=f"p{n}",
+            version="",
+            ask=_ask(rng),
+            scheduler=SCHEDULER,
+            gated=rng.random() < 0.05,
+            nominated_node=rng.choice(("", "", "", "n1")),
+            created=f"{self._timeline.now:012.4f}",
+        )
+        self._cluster.put_pod(pod)
+        if pod.gated:
+            self._timeline.after(rng.uniform(1.0, 10.0), lambda: self._change(uid, "ungate"))
+        for _ in range(rng.choice((0, 0, 1, 2))):
+            self._timeline.after(rng.uniform(0.0, 15.0), lambda: self._change(uid, "touch"))
+        if rng.random() < 0.2:
+            self._timeline.after(rng.uniform(0.0, 20.0), lambda: self._change(uid, "delete"))
+
+    def _arrive_foreign(self, n: int) -> None:
+        """Bound by somebody who knows counts alone."""
+        uid, rng = f"foreign-{n}", self._rng
+        self._kubelets.runs_s[uid] = rng.uniform(1.0, 25.0)
+        ask = PodAsk((ContainerAsk("main", rng.choice((1, 2, 4))),), {})
+        names = [name for name in self._cluster.nodes if self._fits(name, ask.containers[0].gpus)]
+        if names:
+            node = rng.choice(names)
+            self._cluster.put_pod(PodFacts(uid, "others", uid, "", ask, node=node, scheduler=OTHERS))
+
+    def _fits(self, node: str, gpus: int) -> bool:
+        there = (pod for pod in self._cluster.pods.values() if pod.node == node and not pod.ended)
+        return sum(pod_gpus(pod) for pod in there) + gpus <= self._cluster.nodes[node].allocatable
+
+    def _change(self, uid: str, what: str) -> None:
+        pod = self._cluster.pods.get(uid)
+        if pod is None or pod.ended:
+            return
+        if what == "ungate":
+            self._cluster.put_pod(replace(pod, gated=False))
+        elif what == "touch":
+            self._cluster.put_pod(pod)  # a label that nobody here reads: only the version moves
+        elif pod.node or self._rng.random() < 0.3:
+            # Runs until its grace is over; without a node only a finalizer keeps it.
+            self._cluster.put_pod(replace(pod, deleting=True))
+            self._timeline.after(self._rng.uniform(0.1, 5.0), lambda: self._cluster.drop_pod(uid))
+        else:
+            self._cluster.drop_pod(uid)
+
+
+def _ask(rng: Random) -> PodAsk:
+    gpus = rng.choice((1, 1, 2, 2, 3, 4, 4, 4, 5, 8))
+    words = {}
+    if rng.random() < 0.5:
+        words["atoll.dev/policy"] = rng.choice(("Restricted", "Preferred"))
+    if rng.random() < 0.2:
+        words["atoll.dev/scope"] = rng.choice(("NUMANode", "Socket", "Node", "NUMANode,Node"))
+    if rng.random() < 0.03:
+        words["atoll.dev/policy"] = "restricted"  # a wrong word
+    containers = [ContainerAsk("main", gpus)]
+    if rng.random() < 0.1:
+        containers.insert(0, ContainerAsk("warm-up", min(gpus, 2), ContainerKind.INIT))
+    return PodAsk(tuple(containers), words)
+
+
+def pending(cluster: FakeCluster) -> list[PodFacts]:
+    """Pods of ours that still want a node."""
+    return [
+        pod
+        for pod in cluster.pods.values()
+        if pod.scheduler == SCHEDULER and not pod.node and not pod.gated and not holds_nothing(pod)
+    ]

@@ -1,0 +1,168 @@
+"""One run from one seed: a small cluster, a load, faults, then a healed end in which everything must come right.
+
+Which faults exist at all is drawn from the seed too, so that each kind is also met alone. Every purpose has its own
+stream of chance.
+"""
+
+import hashlib
+from collections import Counter
+
+from atoll.core.asking import request_of
+from atoll.core.events import LeadershipChanged, Tick
+from atoll.core.facts import Enforcement, Inventory, NodeConfigObject, NodeFacts, PodFacts, Source
+from atoll.core.request import GpuRequest
+from atoll.core.topology import NodeTopology
+from atoll.services.scheduling import Scheduling
+from atoll.sim.api import FakeCluster
+from atoll.sim.checks import Checks, Violation, violations_of_counts
+from atoll.sim.clock import Streams, Timeline
+from atoll.sim.faults import Faults, weather
+from atoll.sim.instance import Instance
+from atoll.sim.kube import FakeKubelets, FakeScheduler, Pool
+from atoll.sim.load import Load, pending
+from atoll.sim.machines import machine
+from atoll.sim.net import Marks
+
+CHAOS_S, HEALED_S, QUIET_S = 45.0, 240.0, 8.0
+BOARDS = (((4, 4), 0), ((2, 2, 2, 2), 2), ((8,), 0), ((3, 5), 0), ((4,), 0))
+"""(GPUs per NUMA node, sockets or 0 for one per NUMA node)"""
+
+
+class World:
+    """Everything of one run. `story` gets a line per step when it is a list."""
+
+    def __init__(self, seed: int, story: list[str] | None = None) -> None:
+        self.seed, self.story = seed, story
+        self.chance = Streams(seed)
+        self.timeline, self.cluster = Timeline(), FakeCluster()
+        self.marks: Marks = Counter()
+        self.weather, self.pool = weather(self.chance["weather"]), Pool()
+        self.machines: dict[str, NodeTopology] = {}
+        self._trace = hashlib.blake2b(digest_size=8)
+        self.checks = Checks(self.cluster, self.machines)
+        many = 1 + (self.chance["instances"].random() < 0.5)
+        self.instances = tuple(
+            Instance(
+                f"atoll-{n}", self.cluster, self.timeline, self.chance.__getitem__, self.weather, self.marks, self.log
+            )
+            for n in range(many)
+        )
+        self.scheduler = FakeScheduler(
+            self.cluster, self.timeline, self.chance["scheduler"], self.pool, self.instances, self.marks, self.log
+        )
+        self.kubelets = FakeKubelets(self.cluster, self.timeline, self.chance["kubelet"], self.marks)
+        self.faults = Faults(
+            self.cluster, self.timeline, self.chance["faults"], self.pool, self.instances, self.machines, self.marks
+        )
+        self.load = Load(self.cluster, self.timeline, self.chance["load"], self.kubelets, self.pool)
+        self._build()
+        self.faults.start(CHAOS_S)
+        self.load.start()
+
+    def log(self, who: str, what: object) -> None:
+        word = what if isinstance(what, str | tuple) else type(what).__name__
+        self._trace.update(f"{self.timeline.now:.4f} {who} {word}\n".encode())
+        if self.story is not None:
+            self.story.append(f"{self.timeline.now:8.3f} {who}: {what}")
+
+    def digest(self) -> str:
+        """What this run did and where it ended, in a few characters."""
+        self._trace.update(repr((self.cluster.ledgers, self.cluster.pods)).encode())
+        return self._trace.hexdigest()
+
+    # How it begins.
+
+    def _build(self) -> None:
+        rng = self.chance["cluster"]
+        enforced = rng.random() < 0.85
+        self.cluster.put_config(
+            NodeConfigObject("all", enforcement=Enforcement.ENFORCE if enforced else Enforcement.SHADOW)
+        )
+        if rng.random() < 0.15:
+            other = Enforcement.SHADOW if enforced else Enforcement.ENFORCE
+            self.cluster.put_config(NodeConfigObject("odd", node_names=("n0",), enforcement=other))
+        for n in range(rng.randint(2, 3)):
+            islands, sockets = rng.choice(BOARDS)
+            self.add_node(f"n{n}", 0, machine(f"n{n}", islands, sockets=sockets))
+        crash_chance = rng.choice((0.0, 0.002, 0.01))
+        for n, instance in enumerate(self.instances):
+            instance.crash_chance = crash_chance
+            instance.leading = n == 0
+            instance.start()
+
+    def add_node(self, name: str, life: int, topology: NodeTopology) -> None:
+        count = len(topology.devices)
+        self.machines[name] = topology
+        self.cluster.put_node(NodeFacts(name, f"{name}-life-{life}", count, count))
+        self.cluster.put_inventory(Inventory(name, f"{name}-life-{life}", Source.PUBLISHED, topology))
+
+    # How it goes on.
+
+    def run(self) -> str:
+        """Chaos, then peace; returns the digest.
+
+        Raises:
+            Violation: an invariant does not hold.
+        """
+        while self.timeline.step(CHAOS_S):
+            violations_of_counts(self.cluster)
+        self.weather.heal()
+        self.faults.heal()
+        while not self._settled():
+            if self.timeline.now > CHAOS_S + HEALED_S:
+                raise Violation(f"6: {[pod.uid for pod in self._unserved()]} still wait for GPUs that are free")
+            self._let_pass(4.0)
+        self._must_be_quiet()
+        self.checks.all_recorded()
+        self.checks.no_leaks()
+        self._must_equal_a_rebuild()
+        return self.digest()
+
+    def _let_pass(self, time_s: float) -> None:
+        until = self.timeline.now + time_s
+        while self.timeline.step(until):
+            violations_of_counts(self.cluster)
+
+    def _settled(self) -> bool:
+        """Whatever still moves is a pod that runs on; nobody waits for what is there."""
+        moving = any(pod.node and not pod.ended and pod.uid not in self.load.endless for pod in self._pods())
+        return not moving and not self._unserved() and not any(i.busy for i in self.instances)
+
+    def _pods(self) -> list[PodFacts]:
+        return list(self.cluster.pods.values())
+
+    def _unserved(self) -> list[PodFacts]:
+        """Pods that a node would take now, if only they were asked about."""
+        leader = self.instances[0].scheduling
+        if leader is None or not leader.ready:
+            return pending(self.cluster)
+        found = []
+        for pod in pending(self.cluster):
+            names = self.scheduler.candidates(pod)
+            request = request_of(pod.ask)
+            if names and isinstance(request, GpuRequest) and leader.mirror.fleet.filter(request, names).passed:
+                found.append(pod)
+        return found
+
+    def _must_be_quiet(self) -> None:
+        """What has come right stays as it is: a second look writes nothing."""
+        before = [instance.effects for instance in self.instances]
+        self._let_pass(QUIET_S)
+        if before != [instance.effects for instance in self.instances]:
+            raise Violation("7: effects still go out at rest")
+
+    def _must_equal_a_rebuild(self) -> None:
+        """A service that starts now knows exactly the same, and finds nothing to do."""
+        fresh, effects = Scheduling(), 0
+        for event in (LeadershipChanged(leading=True), *self.cluster.everything(), Tick()):
+            effects += len(fresh.step(event, 0.0))
+        if effects:
+            raise Violation("7: a service that starts now has something to write")
+        for instance in self.instances:
+            if instance.scheduling is None:
+                raise Violation(f"7: {instance.name} did not come back")
+            mirror = instance.scheduling.mirror
+            for name in self.cluster.nodes:
+                old, new = mirror.fleet.get(name), fresh.mirror.fleet.get(name)
+                if old != new:
+                    raise Violation(f"7: {instance.name} thinks {old} of {name}, a rebuild {new}")
