@@ -20,6 +20,7 @@ GPU_NODES = f"/apis/{API_VERSION}/gpunodes"
 GPU_NODE_CONFIGS = f"/apis/{API_VERSION}/gpunodeconfigs"
 GPU_LEDGERS = f"/apis/{API_VERSION}/gpuledgers"
 
+LEASE = "atoll"
 DATA_VERSION = 1
 """Of the recorded JSON: the ledger's spec and the allocation annotation."""
 

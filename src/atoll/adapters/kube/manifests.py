@@ -1,0 +1,146 @@
+"""What an installation applies: CRDs as they lie in the package, the least RBAC, and the scheduler's configuration.
+
+Everything is a list of plain objects; `atoll manifests` prints them.
+"""
+
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+from atoll.adapters.kube.names import GPU_RESOURCE, GROUP, LEASE
+
+Manifest = dict[str, Any]
+SCHEDULER_NAME = "atoll-scheduler"
+SERVICE_ACCOUNT = "atoll"
+NAMESPACE = "kube-system"
+HTTP_TIMEOUT = "1s"
+_WATCHED = ["get", "list", "watch"]
+_RBAC = "rbac.authorization.k8s.io"
+
+
+def crd_texts() -> dict[str, str]:
+    """The CRDs' YAML by plural name, as written."""
+    folder = files("atoll").joinpath("manifests", "crds")
+    texts = sorted((entry for entry in folder.iterdir() if entry.name.endswith(".yaml")), key=lambda entry: entry.name)
+    return {entry.name.removesuffix(".yaml"): entry.read_text(encoding="utf-8") for entry in texts}
+
+
+def crds() -> list[Manifest]:
+    return [yaml.safe_load(text) for text in crd_texts().values()]
+
+
+def rbac(namespace: str = NAMESPACE, service_account: str = SERVICE_ACCOUNT) -> list[Manifest]:
+    """The service account of `atoll serve` and exactly what it may do."""
+    scheduler = {"kind": "User", "name": "system:kube-scheduler", "apiGroup": _RBAC}
+    subject = {"kind": "ServiceAccount", "name": service_account, "namespace": namespace}
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": service_account, "namespace": namespace}},
+        _role("ClusterRole", "atoll", cluster_rules()),
+        _binding("ClusterRole", "atoll", [subject]),
+        _role("Role", "atoll-election", lease_rules(), namespace),
+        _binding("Role", "atoll-election", [subject], namespace),
+        # The second kube-scheduler elects under its own Lease, which the stock role of schedulers does not name.
+        _role("Role", SCHEDULER_NAME, [_leases(["get", "update"], SCHEDULER_NAME)], NAMESPACE),
+        _binding("Role", SCHEDULER_NAME, [scheduler], NAMESPACE),
+    ]
+
+
+def cluster_rules() -> list[Manifest]:
+    """Rules for all namespaces: read what is watched, write the ledgers, bind and mark pods."""
+    return [
+        _rule("", ["nodes"], ["list", "watch"]),
+        _rule("", ["pods"], [*_WATCHED, "patch"]),
+        _rule("", ["pods/binding"], ["create"]),
+        _rule("", ["pods/status"], ["patch"]),
+        _rule(GROUP, ["gpunodes", "gpunodeconfigs"], ["list", "watch"]),
+        _rule(GROUP, ["gpuledgers"], [*_WATCHED, "create", "patch"]),
+    ]
+
+
+def lease_rules() -> list[Manifest]:
+    """Rules for the namespace of the Lease. Creation cannot be limited to one name."""
+    return [
+        _rule("coordination.k8s.io", ["leases"], ["create"]),
+        _leases(["get", "patch"], LEASE),
+    ]
+
+
+def publisher_rules() -> list[Manifest]:
+    """What `atoll topology publish` needs; for people and pipelines, not for the service."""
+    return [
+        _rule("", ["nodes"], ["get"]),
+        _rule(GROUP, ["gpunodes"], ["get", "create", "patch"]),
+        _rule(GROUP, ["gpunodes/status"], ["patch"]),
+    ]
+
+
+def scheduler_config(
+    extender_url: str,
+    cert_dir: str,
+    *,
+    scheduler_name: str = SCHEDULER_NAME,
+    resources: tuple[str, ...] = (GPU_RESOURCE,),
+) -> Manifest:
+    """A whole KubeSchedulerConfiguration for a stock kube-scheduler; its only profile is ours.
+
+    All nodes are sampled, since an intact domain may be on any; an extender that fails stops GPU pods instead of
+    placing them blind; and the scheduler keeps counting GPUs itself, so that preemption sees a shortage.
+    """
+    folder = cert_dir.rstrip("/") or "/"
+    extender = {
+        "urlPrefix": extender_url.rstrip("/"),
+        "filterVerb": "filter",
+        "preemptVerb": "preempt",
+        "bindVerb": "bind",
+        "enableHTTPS": True,
+        "tlsConfig": {
+            "caFile": f"{folder}/ca.crt",
+            "certFile": f"{folder}/scheduler-client.crt",
+            "keyFile": f"{folder}/scheduler-client.key",
+        },
+        "httpTimeout": HTTP_TIMEOUT,
+        "nodeCacheCapable": True,
+        "ignorable": False,
+        "managedResources": [{"name": resource, "ignoredByScheduler": False} for resource in resources],
+    }
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        # A Lease of its own: with the default name it would wait for ever behind the cluster's own kube-scheduler.
+        "leaderElection": {"leaderElect": True, "resourceNamespace": NAMESPACE, "resourceName": scheduler_name},
+        "profiles": [{"schedulerName": scheduler_name, "percentageOfNodesToScore": 100}],
+        "extenders": [extender],
+    }
+
+
+def yaml_of(objects: list[Manifest]) -> str:
+    return yaml.safe_dump_all(objects, sort_keys=False, width=120)
+
+
+def _leases(verbs: list[str], name: str) -> Manifest:
+    return {**_rule("coordination.k8s.io", ["leases"], verbs), "resourceNames": [name]}
+
+
+def _rule(group: str, resources: list[str], verbs: list[str]) -> Manifest:
+    return {"apiGroups": [group], "resources": resources, "verbs": verbs}
+
+
+def _role(kind: str, name: str, rules: list[Manifest], namespace: str = "") -> Manifest:
+    return {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": _named(name, namespace), "rules": rules}
+
+
+def _binding(kind: str, name: str, subjects: list[Manifest], namespace: str = "") -> Manifest:
+    role = {"apiGroup": _RBAC, "kind": kind, "name": name}
+    metadata = _named(name, namespace)
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": f"{kind}Binding",
+        "metadata": metadata,
+        "roleRef": role,
+        "subjects": subjects,
+    }
+
+
+def _named(name: str, namespace: str) -> dict[str, str]:
+    return {"name": name, "namespace": namespace} if namespace else {"name": name}
