@@ -10,7 +10,6 @@ from random import Random
 from atoll.core.books import holds_nothing, pod_gpus
 from atoll.core.events import Kind, NodeGone, NodeSeen, PodGone, PodSeen, WatchEvent
 from atoll.core.facts import PodFacts
-from atoll.core.reasons import Code
 from atoll.sim.api import FakeCluster
 from atoll.sim.clock import Timeline
 from atoll.sim.instance import Instance
@@ -57,7 +56,7 @@ class FakeScheduler:
         cluster.watchers.append(self._told)
         timeline.after(FLUSH_S / 2, self._flush)
 
-    def _told(self, kind: Kind, event: WatchEvent) -> None:
+    def _told(self, _: Kind, event: WatchEvent) -> None:
         match event:
             case PodSeen(pod) if pod.node or holds_nothing(pod):
                 self._forget(pod.uid)
@@ -120,7 +119,9 @@ class FakeScheduler:
 
     def _cycle(self) -> None:
         self._cycle_due = False
-        uid = next(iter(self._active))
+        uid = next(iter(self._active), None)
+        if uid is None:
+            return
         del self._active[uid]
         pod = self._cluster.pods.get(uid)
         if pod is not None and not pod.node and not holds_nothing(pod) and uid not in self._assumed:
@@ -213,7 +214,7 @@ class FakeKubelets:
         self._admitted: dict[str, tuple[str, int]] = {}
         cluster.watchers.append(self._told)
 
-    def _told(self, kind: Kind, event: WatchEvent) -> None:
+    def _told(self, _: Kind, event: WatchEvent) -> None:
         match event:
             case PodSeen(pod) if pod.node and pod.uid not in self._seen:
                 self._seen.add(pod.uid)
