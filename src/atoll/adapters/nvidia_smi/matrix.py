@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from atoll.adapters.dump_text import DumpText
 from atoll.adapters.nvidia_smi.affinity import tail_cells
-from atoll.adapters.nvidia_smi.header import Header, Tail, find_header, starts_header, starts_row
+from atoll.adapters.nvidia_smi.header import Header, Tail, starts_header, starts_row
 from atoll.adapters.nvidia_smi.rows import Body, Row, check_rows, read_body, read_rows
 from atoll.adapters.nvidia_smi.tokens import GPU_LABEL, NVLINKS, PCIE, words
 from atoll.core.errors import quoted
@@ -68,15 +68,12 @@ class Matrix:
         return tuple(None if value == "N/A" else value for value in values)
 
 
-def parse_matrix(text: DumpText) -> Matrix | None:
-    """Read the one matrix of a text; None when there is no heading of one.
+def parse_matrix(text: DumpText, header: Header) -> Matrix:
+    """Read the one matrix of a text, whose heading is `header`.
 
     Raises:
-        DumpError: the text has a matrix that cannot be trusted, or two.
+        DumpError: the matrix cannot be trusted, or there are two.
     """
-    header = find_header(text)
-    if header is None:
-        return None
     body = read_body(text, header)
     rows = read_rows(body, header)
     check_rows(body, header, rows)

@@ -1,0 +1,189 @@
+"""`lscpu` and `lscpu -p`: which NUMA nodes and CPUs lie in which socket.
+
+`lscpu -p` says it per CPU. Plain `lscpu` gives only counts and the CPUs of each NUMA node; that names the sockets when
+there is one, when each NUMA node with CPUs is a socket, or when the kernel numbered the cores socket by socket and
+every node's CPUs fall into one such run. Otherwise the sockets stay unknown.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from atoll.adapters.dump_text import DumpText
+from atoll.core.errors import quoted
+from atoll.core.id_list import ID_MAX, id_mask
+
+_COUNTED = re.compile(r"(Socket\(s\)|NUMA node\(s\)|Core\(s\) per socket|CPU\(s\)):\s*(\S+)")
+_NODE_CPUS = re.compile(r"NUMA node(\d{1,4}) CPU\(s\):\s*(\S*)")
+_PARSABLE_HEADING = re.compile(r"#\s*CPU,.*\bNode\b", re.IGNORECASE)
+_PARSABLE_ROW = re.compile(r"\d{1,5}(?:,[^,\s]*)+")
+
+
+@dataclass(frozen=True, slots=True)
+class Sockets:
+    """NUMA nodes and sockets of a machine.
+
+    Args:
+        node_cpus: NUMA node -> mask of its CPUs; nodes without CPUs have 0.
+        socket_of_node: NUMA node with CPUs -> socket, as far as known.
+        single: the machine has one socket.
+    """
+
+    node_cpus: dict[int, int]
+    socket_of_node: dict[int, int]
+    single: bool
+
+
+def is_lscpu(text: DumpText) -> bool:
+    return (
+        is_parsable(text)
+        or any(line.lstrip().startswith("Socket(s):") for line in text.lines)
+        or any(_NODE_CPUS.match(line.lstrip()) for line in text.lines)
+    )
+
+
+def is_parsable(text: DumpText) -> bool:
+    return any(_PARSABLE_HEADING.match(line.strip()) for line in text.lines)
+
+
+def parse_lscpu(text: DumpText) -> Sockets:
+    """Read either form.
+
+    Raises:
+        DumpError: a needed line is missing, damaged, or there twice.
+    """
+    return _parse_parsable(text) if is_parsable(text) else _parse_plain(text)
+
+
+def _parse_plain(text: DumpText) -> Sockets:
+    counts: dict[str, int] = {}
+    node_cpus: dict[int, int] = {}
+    for number, line in enumerate(text.lines, 1):
+        body = line.strip()
+        if counted := _COUNTED.fullmatch(body):
+            name, value = counted[1], counted[2]
+            if not (value.isascii() and value.isdigit() and len(value) < 6):
+                raise text.line_refusal(number, found=f"{name} {quoted(value)}", expected="a number")
+            if name in counts:
+                raise text.line_refusal(number, found=f"{name} twice", expected="the lscpu output of one machine")
+            counts[name] = int(value)
+        elif listed := _NODE_CPUS.fullmatch(body):
+            node, cpus = int(listed[1]), id_mask(listed[2]) if listed[2] else 0
+            if cpus is None:
+                raise text.line_refusal(number, found=quoted(listed[2]), expected="a list of CPUs such as 0-31,64-95")
+            if node in node_cpus:
+                raise text.line_refusal(number, found=f"NUMA node {node} twice", expected="one machine's lscpu")
+            node_cpus[node] = cpus
+    for name in ("Socket(s)", "NUMA node(s)"):
+        if counts.get(name, 0) < 1:
+            raise text.end_refusal(found=f"no line {name}", expected="the whole output of `lscpu`")
+    if counts["NUMA node(s)"] != len(node_cpus):
+        raise text.end_refusal(
+            found=f"{len(node_cpus)} of {counts['NUMA node(s)']} NUMA nodes", expected="a CPU list for each NUMA node"
+        )
+    _check_disjoint(text, node_cpus)
+    sockets, cores = counts["Socket(s)"], counts.get("Core(s) per socket", 0)
+    return Sockets(node_cpus, _sockets_by_number(node_cpus, sockets, cores), single=sockets == 1)
+
+
+def _sockets_by_number(node_cpus: dict[int, int], sockets: int, cores: int) -> dict[int, int]:
+    """Sockets of the NUMA nodes from counts and CPU numbers; empty where those do not tell."""
+    nodes = [node for node in sorted(node_cpus) if node_cpus[node]]
+    if sockets == 1:
+        return dict.fromkeys(nodes, 0)
+    if len(nodes) == sockets:
+        return {node: socket for socket, node in enumerate(nodes)}
+    if not cores:
+        return {}
+    runs = [0] * sockets
+    for cpu in range(max(node_cpus.values()).bit_length()):
+        runs[cpu // cores % sockets] |= 1 << cpu
+    found = {node: socket for node in nodes for socket, run in enumerate(runs) if not node_cpus[node] & ~run}
+    whole = all(
+        sum(node_cpus[node] for node in nodes if found.get(node) == socket).bit_count() >= cores
+        for socket in range(sockets)
+    )
+    return found if len(found) == len(nodes) and whole else {}
+
+
+def _parse_parsable(text: DumpText) -> Sockets:
+    heading = next(line for line in text.lines if _PARSABLE_HEADING.match(line.strip()))
+    columns = [name.strip().lower() for name in heading.strip().lstrip("# ").split(",")]
+    if not {"cpu", "socket", "node"} <= set(columns):
+        raise text.end_refusal(
+            found=f"columns {quoted(heading)}", expected="columns CPU, Socket and Node of `lscpu -p`"
+        )
+    cpu_at, socket_at, node_at = (columns.index(name) for name in ("cpu", "socket", "node"))
+    node_cpus: dict[int, int] = {}
+    socket_of_node: dict[int, int] = {}
+    sockets: set[int] = set()
+    seen = 0
+    for number, line in enumerate(text.lines, 1):
+        body = line.strip()
+        if not _PARSABLE_ROW.fullmatch(body):
+            continue  # the comment above the table, a prompt
+        cells = body.split(",")
+        try:
+            cpu, socket, node = (_number(cells[at]) for at in (cpu_at, socket_at, node_at))
+        except (IndexError, ValueError):
+            expected = "numbers for CPU, Socket and Node"
+            raise text.line_refusal(number, found=quoted(body), expected=expected) from None
+        if seen >> cpu & 1:
+            raise text.line_refusal(number, found=f"CPU {cpu} twice", expected="one machine's `lscpu -p`")
+        seen |= 1 << cpu
+        node_cpus[node] = node_cpus.get(node, 0) | 1 << cpu
+        sockets.add(socket)
+        if socket_of_node.setdefault(node, socket) != socket:
+            raise text.line_refusal(
+                number, found=f"NUMA node {node} in sockets {socket_of_node[node]} and {socket}", expected="one socket"
+            )
+    if not node_cpus:
+        raise text.end_refusal(found="no CPU", expected="one line per CPU of `lscpu -p`")
+    return Sockets(node_cpus, socket_of_node, single=len(sockets) == 1)
+
+
+def _number(cell: str) -> int:
+    value = int(cell)
+    if not 0 <= value <= ID_MAX:
+        raise ValueError(cell)
+    return value
+
+
+def _check_disjoint(text: DumpText, node_cpus: dict[int, int]) -> None:
+    seen = 0
+    for node, cpus in node_cpus.items():
+        if seen & cpus:
+            raise text.end_refusal(found=f"CPUs of NUMA node {node} in another node too", expected="disjoint CPU lists")
+        seen |= cpus
+
+
+def socket_of(sockets: Sockets, nodes: int | None) -> int | None:
+    """The socket of a device that is on one of these NUMA nodes (a mask); None when that is not certain."""
+    if sockets.single:
+        return 0
+    if nodes is None:
+        return None
+    return _only(sockets.socket_of_node.get(node) for node in _bits(nodes) if sockets.node_cpus.get(node))
+
+
+def _only(values: Iterable[int | None]) -> int | None:
+    distinct = set(values)
+    return distinct.pop() if len(distinct) == 1 else None
+
+
+def _bits(mask: int) -> Iterable[int]:
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
+def missing_place(sockets: Sockets, nodes: int | None, cpus: int | None) -> str:
+    """A NUMA node or CPU that a device has and this machine has not, so that they cannot be one node; or ""."""
+    known_nodes = sum(1 << node for node in sockets.node_cpus)
+    if nodes is not None and nodes.bit_count() == 1 and nodes & ~known_nodes:
+        return f"NUMA node {nodes.bit_length() - 1}"
+    known_cpus = sum(sockets.node_cpus.values())
+    if cpus is not None and cpus & ~known_cpus:
+        return f"CPU {(cpus & ~known_cpus).bit_length() - 1}"
+    return ""
