@@ -19,9 +19,14 @@ from atoll.adapters.certificates import CertificateFiles, ensure_certificates
 from atoll.adapters.faults import Faults
 from atoll.servers.extender import Extender
 from atoll.servers.http import BODY_BYTES_MAX, Service, runner
-from atoll.servers.metrics import Gauges, Metrics
+from atoll.servers.metrics import Metrics
 from atoll.servers.tls import server_context
+from atoll.services.scheduling import Statistics
 from tests.servers.calls import ToldScheduling, bind_body, filter_body, go_json, pod_json
+
+STATISTICS = Statistics(
+    ready=True, leading=False, nodes=2, pods=4, grants=1, waiting=3, attempts=0, ledgers_in_flight=0
+)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +65,7 @@ class Running:
 async def running(files: CertificateFiles, scheduling: ToldScheduling | None = None) -> AsyncIterator[Running]:
     told = scheduling or ToldScheduling()
     metrics = Metrics()
-    metrics.watch_gauges(lambda: Gauges(ready=True, leader=False, waiting_pods=3, nodes=2, grants=1))
+    metrics.watch_gauges(lambda: STATISTICS)
     service = Service(
         extender=Extender(told, ("nvidia.com/gpu",)),
         unhealthy=lambda: served.sick,

@@ -1,7 +1,6 @@
 """What `/metrics` says. Counters are moved where things happen; gauges are read when somebody asks."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -9,6 +8,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from atoll.core.reasons import Code
+from atoll.services.scheduling import Statistics
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -16,17 +16,6 @@ SECONDS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0
 """A filter call takes some 100 µs, a bind call two API writes; kube-scheduler gives up after its httpTimeout."""
 
 _CODES = frozenset(Code)
-
-
-@dataclass(frozen=True, slots=True)
-class Gauges:
-    """The state of this moment."""
-
-    ready: bool
-    leader: bool
-    waiting_pods: int
-    nodes: int
-    grants: int
 
 
 class Metrics:
@@ -57,7 +46,7 @@ class Metrics:
             "atoll_reports", "Anomalies that were survived, by kind", ("what",), registry=self._registry
         )
 
-    def watch_gauges(self, read: Callable[[], Gauges]) -> None:
+    def watch_gauges(self, read: Callable[[], Statistics]) -> None:
         """Say where the gauges come from; once."""
         self._registry.register(_Live(read))
 
@@ -81,13 +70,18 @@ class Metrics:
 
 
 class _Live(Collector):
-    def __init__(self, read: Callable[[], Gauges]) -> None:
+    def __init__(self, read: Callable[[], Statistics]) -> None:
         self._read = read
 
     def collect(self) -> Iterator[Metric]:
         now = self._read()
         yield GaugeMetricFamily("atoll_ready", "1 when filter and bind are answered", value=now.ready)
-        yield GaugeMetricFamily("atoll_leader", "1 when this process holds the Lease", value=now.leader)
-        yield GaugeMetricFamily("atoll_waiting_pods", "GPU pods that are not bound", value=now.waiting_pods)
+        yield GaugeMetricFamily("atoll_leader", "1 when this process holds the Lease", value=now.leading)
+        yield GaugeMetricFamily(
+            "atoll_waiting_pods", "Pods that filter refused and that are not bound", value=now.waiting
+        )
         yield GaugeMetricFamily("atoll_nodes", "Nodes that are known", value=now.nodes)
+        yield GaugeMetricFamily("atoll_pods", "GPU pods that are known", value=now.pods)
         yield GaugeMetricFamily("atoll_grants", "Grants that the ledgers name", value=now.grants)
+        yield GaugeMetricFamily("atoll_binds_in_flight", "Pods on their way to a node", value=now.attempts)
+        yield GaugeMetricFamily("atoll_ledger_writes_in_flight", "Ledgers being written", value=now.ledgers_in_flight)

@@ -7,7 +7,7 @@ grant is written under the ledger's resourceVersion.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -79,7 +79,7 @@ def step(candidate: Candidate, now: float) -> Action:
     return Action.TAKE if ended or not spec.holder_identity else Action.WAIT
 
 
-async def leadership(client: KubeClient, namespace: str, me: str) -> AsyncIterator[LeadershipChanged]:
+async def leadership(client: KubeClient, namespace: str, me: str) -> AsyncGenerator[LeadershipChanged, None]:
     """Stand for election for as long as it is asked for; each change of our own role is one event.
 
     Closing the iterator lets the lease go, so that a successor need not wait for its end.

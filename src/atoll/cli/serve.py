@@ -1,0 +1,75 @@
+"""`atoll serve`: the scheduler side, until it is told to stop."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import structlog
+import typer
+import uvloop
+
+from atoll.adapters.faults import VARIABLE
+from atoll.adapters.kube.names import GPU_RESOURCE
+from atoll.cli.logs import LogFormat, configure_logs
+from atoll.core.errors import AtollError, quoted
+from atoll.wiring import ServeSettings
+from atoll.wiring import serve as run
+
+PORT_MAX = 65_535
+FAILED = 1
+
+
+def serve(
+    *,
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where kube-scheduler reaches us; [::]:8443 for IPv6.")
+    ] = "0.0.0.0:8443",
+    cert_dir: Annotated[
+        Path, typer.Option(metavar="DIR", help="Certificates; what is missing there is made: CA, server, scheduler.")
+    ],
+    kubeconfig: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Default: the pod's service account, then $KUBECONFIG, then ~/.kube/config."),
+    ] = None,
+    namespace: Annotated[str, typer.Option(metavar="NAME", help="Where the Lease lies.")] = "kube-system",
+    gpu_resource: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help=f"Counts as a GPU; repeatable. Default: {GPU_RESOURCE}.")
+    ] = None,
+    dns_name: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A further name of the server certificate, e.g. a Service's; repeatable."),
+    ] = None,
+    log_format: Annotated[LogFormat, typer.Option(help="Logs go to standard error.")] = LogFormat.JSON,
+) -> None:
+    """Answer kube-scheduler: whole islands, or wait and be told why. Runs until SIGTERM.
+
+    /healthz and /readyz need no client certificate; everything else does. Exit code 0 after a stop, 1 when it cannot be
+    started as told or fails.
+    """
+    configure_logs(log_format)
+    host, port = _address(listen)
+    settings = ServeSettings(
+        kubeconfig=kubeconfig,
+        host=host,
+        port=port,
+        certificates=cert_dir,
+        namespace=namespace,
+        resources=tuple(gpu_resource or (GPU_RESOURCE,)),
+        dns_names=tuple(dns_name or ()),
+        fault=os.environ.get(VARIABLE, ""),
+    )
+    try:
+        uvloop.run(run(settings))
+    except AtollError:
+        raise
+    except Exception:
+        structlog.get_logger("atoll.serve").exception("failed")
+        raise typer.Exit(FAILED) from None
+
+
+def _address(listen: str) -> tuple[str, int]:
+    host, colon, port = listen.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not (colon and host and port.isascii() and port.isdigit() and int(port) <= PORT_MAX):
+        raise typer.BadParameter(f"{quoted(listen)} is not HOST:PORT, e.g. 127.0.0.1:8443", param_hint="--listen")
+    return host, int(port)

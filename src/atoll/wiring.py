@@ -1,0 +1,223 @@
+"""Puts `atoll serve` together: the scheduling service, the Kubernetes API before it and the HTTPS server behind it.
+
+A start listens at once and is ready when every kind was listed. A stop is unready at once, finishes the calls that are
+under way, then lets the Lease go. Leading is no condition for serving: grants are fenced by the ledgers' versions, and
+the Lease only says who cleans up and wakes waiters.
+"""
+
+import asyncio
+import contextlib
+import gc
+import signal
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from ssl import SSLContext, SSLError
+
+import structlog
+from aiohttp import web
+
+from atoll.adapters.certificates import CertificateError, CertificateFiles, ensure_certificates, server_names
+from atoll.adapters.faults import Faults, FaultyApi, Point, parse_fault
+from atoll.adapters.kube.api import KubeClusterApi
+from atoll.adapters.kube.client import KubeClient
+from atoll.adapters.kube.credentials import access_from
+from atoll.adapters.kube.lease import leadership
+from atoll.core.errors import AtollError
+from atoll.ports import ClusterApi
+from atoll.servers.extender import Extender
+from atoll.servers.http import Service, runner
+from atoll.servers.metrics import Metrics
+from atoll.servers.snapshot import snapshot_json
+from atoll.servers.tls import server_context
+from atoll.servers.witness import Witness
+from atoll.services.scheduling import Scheduling
+from atoll.services.shell import Shell
+
+STANDSTILL_S = 10.0
+"""The service's loop takes ten ticks a second; one that has taken none for so long is stuck."""
+
+RENEWAL_CHECK_S = 6 * 3600.0
+READY_CHECK_S = 0.1
+_log = structlog.get_logger("atoll.serve")
+
+
+@dataclass(frozen=True, slots=True)
+class ServeSettings:
+    """What `atoll serve` was told.
+
+    Args:
+        kubeconfig: None = the pod's service account or the user's own.
+        dns_names: further names of the server certificate, such as a Service's.
+        fault: the text of ATOLL_FAULT, "" for none.
+    """
+
+    kubeconfig: Path | None
+    host: str
+    port: int
+    certificates: Path
+    namespace: str
+    resources: tuple[str, ...]
+    dns_names: tuple[str, ...] = ()
+    fault: str = ""
+
+
+class ListenError(AtollError):
+    """The address cannot be listened on."""
+
+
+class BeatingClock:
+    """Monotonic time that remembers when it was last asked: the service asks at every event it takes."""
+
+    def __init__(self) -> None:
+        self._asked_at = time.monotonic()
+
+    def now(self) -> float:
+        self._asked_at = time.monotonic()
+        return self._asked_at
+
+    def standstill(self) -> str:
+        """Why the process should be restarted; "" while the loop turns."""
+        silent_s = time.monotonic() - self._asked_at
+        return f"the scheduling loop has stood still for {silent_s:.0f} s" if silent_s > STANDSTILL_S else ""
+
+
+async def serve(settings: ServeSettings) -> None:
+    """Run until SIGTERM or SIGINT.
+
+    Raises:
+        AtollError: it cannot be started as told.
+    """
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    faults = Faults(parse_fault(settings.fault) if settings.fault else None)
+    access = access_from(settings.kubeconfig)
+    names = server_names(settings.host, settings.dns_names, socket.gethostname())
+    files = ensure_certificates(settings.certificates, names, datetime.now(UTC))
+    tls = _context(files)
+    async with KubeClient(access) as client:
+        cluster: ClusterApi = KubeClusterApi(client, settings.resources)
+        if settings.fault:
+            _log.warning("fault_armed", fault=settings.fault)
+            cluster = FaultyApi(cluster, faults)
+        metrics, clock = Metrics(), BeatingClock()
+        witness = Witness(cluster, metrics)
+        shell = Shell(Scheduling(), witness, clock, witness.heard)
+        metrics.watch_gauges(shell.scheduling.statistics)
+        service = Service(
+            extender=Extender(shell, settings.resources),
+            unhealthy=clock.standstill,
+            unready=lambda: _unready(shell, stop),
+            snapshot=lambda: snapshot_json(shell.scheduling.mirror),
+            metrics=metrics,
+            faults=faults,
+        )
+        server = runner(service)
+        port = await _listen(server, settings, tls)
+        _log.info("listening", host=settings.host, port=port, server=access.server)
+        # One name for all lives of this address: whoever holds it knows that the one before is dead, and leads at once.
+        me = f"{socket.gethostname()}_{settings.host}:{port}"
+        await _run_until(
+            stop,
+            [
+                asyncio.create_task(shell.run(), name="shell"),
+                asyncio.create_task(_renew(settings.certificates, names, tls), name="renew"),
+                asyncio.create_task(_announce(shell), name="announce"),
+            ],
+            asyncio.create_task(_lead(client, settings.namespace, me, shell, faults), name="lead"),
+            server,
+            faults,
+        )
+
+
+async def _run_until(
+    stop: asyncio.Event,
+    tasks: list[asyncio.Task[None]],
+    lead: asyncio.Task[None],
+    server: web.AppRunner,
+    faults: Faults,
+) -> None:
+    """Wait for the stop or for a task that fails, and end everything in the one safe order."""
+    stopped = asyncio.create_task(stop.wait())
+    watched = [*tasks, lead]
+    try:
+        while not stopped.done():
+            done, _ = await asyncio.wait([stopped, *watched], return_when=asyncio.FIRST_COMPLETED)
+            for task in [task for task in watched if task in done]:
+                watched.remove(task)
+                task.result()  # what failed here is a bug: the process ends and is started again
+    finally:
+        _log.info("stopping")
+        stop.set()
+        stopped.cancel()
+        await server.cleanup()
+        await faults.reach(Point.WHILE_STOPPING)
+        await _cancelled(lead)
+        for task in tasks:
+            await _cancelled(task)
+        _log.info("stopped")
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    """End a task; a failure that was raised already is not raised again."""
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError, Exception):
+        await task
+
+
+def _unready(shell: Shell, stop: asyncio.Event) -> Sequence[str]:
+    missing = shell.not_ready()
+    return [*([missing] if missing else []), *(["stopping"] if stop.is_set() else [])]
+
+
+def _context(files: CertificateFiles) -> SSLContext:
+    try:
+        return server_context(files.server, files.server_key, files.ca)
+    except (OSError, SSLError) as error:
+        raise CertificateError(f"{files.folder}: the certificates cannot be used: {error}") from error
+
+
+async def _listen(server: web.AppRunner, settings: ServeSettings, tls: SSLContext) -> int:
+    """Return the port, which the system chooses where none was given."""
+    await server.setup()
+    try:
+        await web.TCPSite(server, settings.host, settings.port, ssl_context=tls, backlog=1024).start()
+    except (OSError, UnicodeError) as error:
+        await server.cleanup()
+        why = getattr(error, "strerror", None) or str(error)
+        raise ListenError(f"cannot listen on {settings.host}:{settings.port}: {why}. Give another --listen") from error
+    port: int = server.addresses[0][1]
+    return port
+
+
+async def _lead(client: KubeClient, namespace: str, me: str, shell: Shell, faults: Faults) -> None:
+    async with contextlib.aclosing(leadership(client, namespace, me)) as changes:
+        async for change in changes:
+            await faults.reach(Point.ON_LEASE_ACQUIRED if change.leading else Point.ON_LEASE_LOST)
+            shell.lead(leading=change.leading)
+
+
+async def _announce(shell: Shell) -> None:
+    """Say when the caches have synced, and take what they hold out of the garbage collector's rounds."""
+    started = time.monotonic()
+    while shell.not_ready():  # noqa: ASYNC110 - asked for some seconds of a life, and nobody has to tell us
+        await asyncio.sleep(READY_CHECK_S)
+    gc.collect()
+    gc.freeze()
+    statistics = shell.scheduling.statistics()
+    _log.info("ready", after_s=round(time.monotonic() - started, 2), nodes=statistics.nodes, pods=statistics.pods)
+
+
+async def _renew(folder: Path, names: Sequence[str], tls: SSLContext) -> None:
+    """Renew certificates while running: new connections get the new one."""
+    while True:
+        await asyncio.sleep(RENEWAL_CHECK_S)
+        try:
+            files = ensure_certificates(folder, names, datetime.now(UTC))
+            tls.load_cert_chain(files.server, files.server_key)
+        except (CertificateError, OSError, SSLError) as error:
+            _log.warning("certificates_not_renewed", why=str(error))
