@@ -134,11 +134,13 @@ class Mirror:
         return observed(grant, node, self.pods.get(uid), gone=uid in self._gone)
 
     def open_grants(self, uid: str) -> Iterator[tuple[str, Grant]]:
-        """(node, grant) of what is recorded for a pod that is not bound yet, by node name."""
-        for node in sorted(self._granted.get(uid, ())):
-            grant = self._records[node].of(uid)
-            if grant is not None and self.state(grant, node) in OPEN:
-                yield node, grant
+        """(node, grant) of what is recorded for a pod that is not bound yet: enforced ones first, then by node name.
+
+        There is more than one only where two instances granted at once, or on shadow nodes, which keep nobody.
+        """
+        found = ((node, self._records[node].of(uid)) for node in self._granted.get(uid, ()))
+        granted = [(node, grant) for node, grant in found if grant and self.state(grant, node) in OPEN]
+        yield from sorted(granted, key=lambda one: (not one[1].enforced, one[0]))
 
     def granted_nodes(self, uid: str) -> tuple[str, ...]:
         """Nodes whose ledger names the pod, whatever became of it."""

@@ -78,9 +78,9 @@ class Releaser:
             elif self.leading and self._mirror.state(grant, node) in OPEN:
                 if other_life:
                     self.give_up(uid, node)
-                for other, _ in list(self._mirror.open_grants(uid))[1:]:
-                    # Two instances granted at once; the node that comes first by name keeps it.
-                    self.give_up(uid, other)
+                for other, surplus in list(self._mirror.open_grants(uid))[1:]:
+                    if surplus.enforced:  # two instances granted at once; the first in that order keeps it
+                        self.give_up(uid, other)
 
     def is_rewriting(self, uid: str) -> bool:
         """Whether its grant is already on the way out."""

@@ -76,7 +76,9 @@ class Waiting:
         """A pod was listed, changed or written."""
         if pod.node or holds_nothing(pod):
             self._waiters.pop(pod.uid, None)
-        if pod.placed is not None:
+        if pod.node and pod.placed is not None:
+            # A refusal is only said in answer to a question: two instances that saw each other's words as wrong would
+            # write for ever, since each write makes the scheduler ask again.
             self._to_tell[pod.uid] = None
 
     def written(self, uid: str) -> None:

@@ -226,7 +226,10 @@ class FakeKubelets:
 
     def _admit(self, uid: str) -> None:
         pod = self._cluster.pods.get(uid)
-        if pod is None or pod.node not in self._cluster.nodes:
+        if pod is None:
+            return
+        if pod.node not in self._cluster.nodes:
+            self._timeline.after(1.0, lambda: self._admit(uid))  # its machine may come back
             return
         taken = sum(gpus for node, gpus in self._admitted.values() if node == pod.node)
         if taken + pod_gpus(pod) > self._cluster.nodes[pod.node].allocatable:
