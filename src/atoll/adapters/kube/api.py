@@ -1,8 +1,8 @@
 """The cluster's API as the scheduling service uses it: each effect becomes one request, each answer one outcome.
 
 What an answer means is decided here, once. 4xx: the server refused, so nothing happened and nothing will. No answer or
-5xx: nobody knows. A 409 on a pod's patch is looked into, since it says either "another pod under that name" or
-"somebody wrote at the same time".
+5xx: nobody knows. A 409 or 422 on a pod's patch is looked into, since "another pod lives under that name" comes as
+either, and so do other things.
 """
 
 from collections.abc import AsyncIterator
@@ -38,7 +38,7 @@ from atoll.core.facts import PodFacts
 from atoll.core.ledger import LedgerRecord
 
 PLACED_MESSAGE_MAX = 2000
-NOT_FOUND, TIMED_OUT, CONFLICT, TOO_MANY, SERVER_ERROR = 404, 408, 409, 429, 500
+NOT_FOUND, TIMED_OUT, CONFLICT, INVALID, TOO_MANY, SERVER_ERROR = 404, 408, 409, 422, 429, 500
 _NO_ANSWER = (Unanswered, AccessError)
 _encode = msgspec.json.Encoder().encode
 _pod = msgspec.json.Decoder(wire.Pod)
@@ -152,7 +152,7 @@ class KubeClusterApi:
         if answer.ok:
             found = self._pod_of(answer)
             return PodWriteFailed(pod.uid, found) if isinstance(found, str) else PodRewritten(found)
-        if answer.status == CONFLICT:
+        if answer.status in {CONFLICT, INVALID}:
             now = await self._read_pod(pod.uid, pod.namespace, pod.name)
             if isinstance(now, PodGone):
                 return now

@@ -1,0 +1,88 @@
+"""The simulator's API server keeps the same contract as the real one."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from atoll.core.effects import ApiEffect
+from atoll.core.events import Kind, Outcome, WatchEvent
+from atoll.core.facts import NodeFacts, PodFacts
+from atoll.core.request import ContainerAsk, PodAsk
+from atoll.sim.api import FakeCluster
+
+pytest.register_assert_rewrite("tests.contract.cluster_api")
+from tests.contract import cluster_api  # noqa: E402
+
+
+class FakeApi:
+    """The fake behind the port: its watch is what it tells its watchers."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self._cluster = cluster
+
+    async def perform(self, effect: ApiEffect) -> Outcome:
+        return self._cluster.perform(effect)
+
+    async def watch(self) -> AsyncIterator[WatchEvent]:
+        told: asyncio.Queue[WatchEvent] = asyncio.Queue()
+        for event in self._cluster.everything():
+            told.put_nowait(event)
+
+        def tell(_: Kind, event: WatchEvent) -> None:
+            told.put_nowait(event)
+
+        self._cluster.watchers.append(tell)
+        try:
+            while True:
+                yield await told.get()
+        finally:
+            self._cluster.watchers.remove(tell)
+
+
+class FakeOutside:
+    def __init__(self) -> None:
+        self.cluster = FakeCluster()
+        self.api = FakeApi(self.cluster)
+        self._serial = 0
+
+    async def create_node(self, name: str, gpus: int) -> NodeFacts:
+        node = NodeFacts(name, self._uid("node"), gpus, gpus)
+        self.cluster.put_node(node)
+        return node
+
+    async def delete_node(self, name: str) -> None:
+        self.cluster.drop_node(name)
+
+    async def create_pod(self, name: str, gpus: int, *, gated: bool = False) -> PodFacts:
+        ask = PodAsk((ContainerAsk("c0", gpus),), {})
+        return self.cluster.put_pod(PodFacts(self._uid("pod"), "default", name, "", ask, gated=gated))
+
+    async def delete_pod(self, pod: PodFacts) -> None:
+        self.cluster.drop_pod(pod.uid)
+
+    async def edit_pod(self, pod: PodFacts) -> PodFacts:
+        return self.cluster.put_pod(replace(self.cluster.pods[pod.uid]))
+
+    async def delete_ledger(self, node: str) -> None:
+        self.cluster.drop_ledger(node)
+
+    async def allocation(self, pod: PodFacts) -> str | None:
+        found = self.cluster.allocations.get(pod.uid)
+        return found[0] if found else None
+
+    @contextlib.asynccontextmanager
+    async def unwatched(self) -> AsyncIterator[None]:
+        # Drops and new lists of the simulated network are its own tests; the fake itself forgets nothing.
+        yield
+
+    def _uid(self, kind: str) -> str:
+        self._serial += 1
+        return f"{kind}-{self._serial}"
+
+
+@pytest.mark.parametrize("sentence", cluster_api.SENTENCES, ids=cluster_api.NAMES)
+def test_the_simulated_cluster_keeps_the_contract(sentence: cluster_api.Sentence) -> None:
+    asyncio.run(sentence(FakeOutside()))
