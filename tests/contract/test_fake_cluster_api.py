@@ -7,45 +7,19 @@ from dataclasses import replace
 
 import pytest
 
-from atoll.core.effects import ApiEffect
-from atoll.core.events import Kind, Outcome, WatchEvent
 from atoll.core.facts import NodeFacts, PodFacts
 from atoll.core.request import ContainerAsk, PodAsk
 from atoll.sim.api import FakeCluster
+from atoll.sim.port import FakeClusterApi
 
 pytest.register_assert_rewrite("tests.contract.cluster_api")
 from tests.contract import cluster_api  # noqa: E402
 
 
-class FakeApi:
-    """The fake behind the port: its watch is what it tells its watchers."""
-
-    def __init__(self, cluster: FakeCluster) -> None:
-        self._cluster = cluster
-
-    async def perform(self, effect: ApiEffect) -> Outcome:
-        return self._cluster.perform(effect)
-
-    async def watch(self) -> AsyncIterator[WatchEvent]:
-        told: asyncio.Queue[WatchEvent] = asyncio.Queue()
-        for event in self._cluster.everything():
-            told.put_nowait(event)
-
-        def tell(_: Kind, event: WatchEvent) -> None:
-            told.put_nowait(event)
-
-        self._cluster.watchers.append(tell)
-        try:
-            while True:
-                yield await told.get()
-        finally:
-            self._cluster.watchers.remove(tell)
-
-
 class FakeOutside:
     def __init__(self) -> None:
         self.cluster = FakeCluster()
-        self.api = FakeApi(self.cluster)
+        self.api = FakeClusterApi(self.cluster)
         self._serial = 0
 
     async def create_node(self, name: str, gpus: int) -> NodeFacts:
