@@ -124,11 +124,14 @@ class Geometry:
 
         More than `SETS_MAX` are replaced by a few that fill domains well.
         """
-        prefixes = [_prefixes(twins & free) for twins in self.twins if twins & free]
-        if _ways([len(p) - 1 for p in prefixes], size) > SETS_MAX:
+        if self.ways(free, size) > SETS_MAX:
             yield from self._well_filled(free, size)
         else:
-            yield from _combined(prefixes, size)
+            yield from _combined([_prefixes(twins & free) for twins in self.twins if twins & free], size)
+
+    def ways(self, free: int, size: int) -> int:
+        """How many sets of `size` GPUs out of `free` there are, twins counted once."""
+        return _ways([(twins & free).bit_count() for twins in self.twins], size)
 
     def _well_filled(self, free: int, size: int) -> Iterator[int]:
         """Per family of blocks: whole blocks first, then the last GPUs from the block with the fewest left over."""
@@ -193,7 +196,7 @@ def _prefixes(mask: int) -> list[int]:
 
 
 def _ways(sizes: list[int], size: int) -> int:
-    """In how many ways `size` can be split over classes of these sizes; counting stops above `SETS_MAX`."""
+    """In how many ways `size` can be split over classes of these sizes."""
     ways = [1] + [0] * size
     for members in sizes:
         ways = [sum(ways[max(0, n - members) : n + 1]) for n in range(size + 1)]

@@ -50,7 +50,7 @@ class Chooser:
             if (region & free).bit_count() >= rule.size:
                 for gpus in self.geometry.sets(region & free, rule.size):
                     if rule.proven(gpus):
-                        yield self._rank(free, gpus, region, (0, rule.bound.width, 0)), gpus
+                        yield self.rank(free, gpus, region, (0, rule.bound.width, 0)), gpus
 
     def all_spanning(self, free: int) -> Iterator[Choice]:
         """Every set out of `free` within the narrowest chain domain that has enough of it."""
@@ -59,11 +59,11 @@ class Chooser:
             fitting = [block for block in blocks if (block & free).bit_count() >= size]
             for block in fitting:
                 for gpus in self.geometry.sets(block & free, size):
-                    yield self._rank(free, gpus, block, (1, self.rule.bound.width, scope.width)), gpus
+                    yield self.rank(free, gpus, block, (1, self.rule.bound.width, scope.width)), gpus
             if fitting:
                 return
 
-    def _rank(self, free: int, gpus: int, domain: int, head: Rank) -> Rank:
+    def rank(self, free: int, gpus: int, domain: int, head: Rank) -> Rank:
         """The order of preference of DESIGN §6: width, links where they differ, harm, best fit, links, locality."""
         geometry, left = self.geometry, free & ~gpus
         worst, total = geometry.links_of(gpus)

@@ -1,0 +1,203 @@
+"""One node, one request: a `Fit` with its rank, or a `Refusal` with its code. All worlds are considered, none is made.
+
+Order of refusal: no domain of that size on the node, whatever is free; then too few free; then enough free, but either
+nothing is right in any world (Fragmented) or something would be right in some world only (TopologyUnknown).
+"""
+
+from dataclasses import replace
+from functools import lru_cache
+
+from atoll.core.containers import Plan, plan_of, policies
+from atoll.core.geometry import geometry_of
+from atoll.core.gpuset import positions
+from atoll.core.ledger import Lost
+from atoll.core.node_state import NodeState
+from atoll.core.reasons import Code
+from atoll.core.request import ContainerAsk, GpuRequest, Policy
+from atoll.core.rule import Rule, rule_for
+from atoll.core.scope import Scope
+from atoll.core.shape import Shape
+from atoll.core.tables import Rank, chooser_for, in_order
+from atoll.core.verdict import Fit, Refusal, Verdict
+
+VERDICTS_MAX = 16_384
+UNNAMED_RANK: Rank = (2,)
+"""By count only comes after everything that can be named."""
+
+CURABLE = frozenset({Code.INSUFFICIENT_GPUS, Code.FRAGMENTED, Code.TOPOLOGY_UNKNOWN})
+"""Codes that more free GPUs can turn into a fit."""
+
+UNTRUSTED = frozenset({Code.TOPOLOGY_UNKNOWN, Code.STALE_INVENTORY})
+"""A node closed for these has no UUIDs that can be named."""
+
+
+def assess(state: NodeState, request: GpuRequest) -> Verdict:
+    """Judge the node as an enforced one; what shadow nodes let pass is the caller's matter (`choose`)."""
+    return _assessed(state, class_of(request))
+
+
+@lru_cache(maxsize=4096)
+def class_of(request: GpuRequest) -> GpuRequest:
+    """The request without what no decision depends on, so that equal pods are decided once."""
+    containers = tuple(ContainerAsk("", container.gpus, container.kind) for container in request.containers)
+    bare = replace(request, containers=containers, service_class=None)
+    if not request.per_container:
+        return replace(bare, container_policies=())
+    if len(containers) > 1:
+        return bare
+    return replace(bare, policy=request.container_policies[0], per_container=False, container_policies=())
+
+
+def restricted(request: GpuRequest) -> bool:
+    """Whether the pod, or one of its containers where each is judged alone, must not be degraded."""
+    return Policy.RESTRICTED in policies(request)
+
+
+@lru_cache(maxsize=VERDICTS_MAX)
+def _assessed(state: NodeState, request: GpuRequest) -> Verdict:
+    verdict = _restricted(state, request) if restricted(request) else _preferred(state, request)
+    if isinstance(verdict, Refusal) and verdict.code in CURABLE and state.held:
+        lifted = replace(
+            state, free=state.free | state.held, held=0, count_free=state.count_free + state.held.bit_count()
+        )
+        if isinstance(_assessed(lifted, request), Fit):
+            return replace(verdict, code=Code.HELD)
+    return verdict
+
+
+def _restricted(state: NodeState, request: GpuRequest) -> Verdict:
+    if state.closed is not None:
+        return refusal(state, request, state.closed, state.closed_note)
+    shape = state.shape
+    if shape is None:
+        return refusal(state, request, Code.TOPOLOGY_UNKNOWN, "no inventory")
+    rules = _strict_rules(shape, request)
+    never = next((rule for rule in rules if not rule.ever), None)
+    known = all(rule.known for rule in rules)
+    several = len(request.containers) > 1
+    if never or request.gpus > shape.count or (several and known and not best_plan(shape, request, shape.everything)):
+        return refusal(state, request, Code.NO_DOMAIN_LARGE_ENOUGH, _never_note(shape, request))
+    found = best_plan(shape, request, state.surely_free & ~shape.unnamed)
+    if found is not None:
+        return found[0]
+    if state.free.bit_count() - state.hidden < request.gpus:
+        return refusal(state, request, Code.INSUFFICIENT_GPUS)
+    if known:
+        possible = best_plan(shape, request, state.free) is not None
+    else:
+        # With several containers this looks at each alone: the code then says "might fit" rather than "cannot".
+        possible = all(rule.possible(state.free) for rule in rules)
+    return refusal(state, request, Code.TOPOLOGY_UNKNOWN if possible else Code.FRAGMENTED)
+
+
+def _preferred(state: NodeState, request: GpuRequest) -> Verdict:
+    wanted, shape = request.gpus, state.shape
+    if state.closed is Code.NOT_READY:
+        return refusal(state, request, Code.NOT_READY, state.closed_note)
+    if shape is not None and state.closed not in UNTRUSTED:
+        if state.free.bit_count() - state.hidden < wanted:
+            return refusal(state, request, Code.INSUFFICIENT_GPUS)
+        found = best_plan(shape, request, state.surely_free & ~shape.unnamed)
+        if found is not None:
+            return found[0]
+    if state.count_free < wanted:
+        return refusal(state, request, Code.INSUFFICIENT_GPUS)
+    return by_count(request)
+
+
+def by_count(request: GpuRequest) -> Fit:
+    """A grant without names. One GPU lies in one domain wherever it comes from."""
+    return Fit(UNNAMED_RANK, 0, bound=None, degraded=request.gpus > 1, uuids_known=False)
+
+
+@lru_cache(maxsize=VERDICTS_MAX)
+def best_plan(shape: Shape, request: GpuRequest, free: int) -> tuple[Fit, Plan, tuple[int, ...]] | None:
+    """The best grant out of surely free GPUs: the fit, the plan, and the sets that rank equal (one container only)."""
+    if free.bit_count() < request.gpus:
+        return None
+    if request.per_container:
+        return _per_container(shape, request, free)
+    chooser = chooser_for(shape, request.gpus, request.scopes, request.partition)
+    loose = request.policy is Policy.PREFERRED
+    best = chooser.proven(free)
+    if best is not None and len(request.containers) == 1:
+        rank, tied = best
+        return Fit(rank, tied[0], chooser.rule.bound), Plan((tied[0],)), tied
+    if best is not None:
+        for rank, gpus in in_order(chooser.all_proven(free)):
+            plan = plan_of(shape, request, gpus)
+            if plan is not None:
+                return Fit(rank, gpus, chooser.rule.bound), plan, (gpus,)
+    if not loose:
+        return None
+    proven = best is not None
+    rank, tied = best or chooser.spanning(free) or ((), ())
+    gpus = tied[0]
+    loosened = plan_of(shape, request, gpus, loose=True)
+    if loosened is None:
+        raise AssertionError(f"a Preferred plan needs no more than {request.gpus} free GPUs: {gpus:#x}")
+    spans = loosened.spanning if proven else (gpus,)
+    lost = _lost(shape, spans)
+    rank = (1, *rank[1:2], lost.scope.width, *rank[3:])
+    fit = Fit(rank, gpus, chooser.rule.bound if chooser.rule.ever else None, degraded=True, lost=lost)
+    return fit, loosened, tied if len(request.containers) == 1 else (gpus,)
+
+
+def _per_container(shape: Shape, request: GpuRequest, free: int) -> tuple[Fit, Plan, tuple[int, ...]] | None:
+    plan = plan_of(shape, request, free, loose=True)
+    if plan is None:
+        return None
+    rules = [rule_for(shape, c.gpus, request.scopes, request.partition) for c in request.containers]
+    bound = max((rule.bound for rule in rules), key=lambda scope: scope.width)
+    lost = _lost(shape, plan.spanning) if plan.spanning else None
+    head = (int(lost is not None), bound.width, lost.scope.width if lost else 0)
+    chooser = chooser_for(shape, request.gpus, (Scope.NODE,), None)
+    rank = chooser.rank(free, plan.gpus, shape.everything, head)
+    return Fit(rank, plan.gpus, bound, degraded=lost is not None, lost=lost), plan, (plan.gpus,)
+
+
+def _lost(shape: Shape, spanning: tuple[int, ...]) -> Lost:
+    """What the worst of some spanning sets gave up."""
+    geometry = geometry_of(shape)
+    gpus = max(spanning, key=lambda each: (geometry.container_of(each)[0].width, -geometry.links_of(each)[0]))
+    members = positions(gpus)
+    pairs = [shape.links[a][b] for n, a in enumerate(members) for b in members[:n]]
+    worst = min(pairs, key=lambda link: link.rank, default=None)
+    return Lost(geometry.container_of(gpus)[0], str(worst) if worst else "")
+
+
+def _strict_rules(shape: Shape, request: GpuRequest) -> tuple[Rule, ...]:
+    """The rules that must hold: the pod's, or those of its Restricted containers where each is judged alone."""
+    if not request.per_container:
+        return (rule_for(shape, request.gpus, request.scopes, request.partition),)
+    sizes = [
+        container.gpus
+        for container, policy in zip(request.containers, policies(request), strict=True)
+        if policy is Policy.RESTRICTED
+    ]
+    return tuple(rule_for(shape, size, request.scopes, request.partition) for size in sizes)
+
+
+def _never_note(shape: Shape, request: GpuRequest) -> str:
+    if request.partition is not None and request.partition not in dict(shape.partitions):
+        return f"no partition {request.partition} here"
+    if len(request.containers) > 1 and request.gpus <= shape.count:
+        return "counting what the kubelet may reuse between containers"
+    return ""
+
+
+def refusal(state: NodeState, request: GpuRequest, code: Code, note: str = "") -> Refusal:
+    """The refusal with what is free in the domains that matter."""
+    notes = [note] if note else []
+    if state.out_note:
+        notes.append(state.out_note)
+    shape, asked = state.shape, request.gpus
+    if shape is None:
+        return Refusal(code, asked, state.count_free, note="; ".join(notes))
+    if state.hidden:
+        notes.append(f"{state.hidden} held by owners whose UUIDs are not known")
+    rules = _strict_rules(shape, request)
+    bound = rules[0].bound if rules else Scope.NODE
+    islands = tuple((name, (block & state.free).bit_count(), block.bit_count()) for name, block in shape.blocks(bound))
+    free = state.free.bit_count() - state.hidden
+    return Refusal(code, asked, free, bound, islands, "; ".join(notes))
