@@ -1,4 +1,4 @@
-"""Real `nvidia-smi topo` dumps against answers that were derived by hand: one test per dump, every key that is a fact."""
+"""Real `nvidia-smi topo` dumps against answers derived by hand: one test per dump, every key that is a fact."""
 
 from collections.abc import Iterable
 from itertools import combinations
@@ -103,8 +103,5 @@ def gpu_numa_ids(name: str, content: bytes) -> dict[str, str | None] | None:
 
 def sorted_sets(key: str, value: Any) -> Any:
     """Groups are sets: their order in the index is the author's."""
-    return (
-        sorted(map(sorted, value))
-        if key.endswith(("_groups", "_sets", "via_nic")) and isinstance(value, list)
-        else value
-    )
+    groups = key.endswith(("_groups", "_sets", "via_nic")) and isinstance(value, list)
+    return sorted(map(sorted, value)) if groups else value

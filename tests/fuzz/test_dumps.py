@@ -43,7 +43,8 @@ def survivors(first: int) -> int:
         try:
             topology = read_topology([DumpFile("mutant", text.encode(errors="surrogatepass"))])
         except DumpError as refused:
-            assert str(refused).startswith("mutant"), f"case {number}: {refused}"
+            if not str(refused).startswith("mutant"):
+                raise AssertionError(f"case {number}: a refusal without its place: {refused}") from refused
             continue
         except Exception as error:
             raise AssertionError(f"case {number}: {error!r} on\n{text}") from error
