@@ -29,6 +29,7 @@ RETRY_AFTER_MAX_S = 10.0
 WHY_MAX = 300
 CHUNK_BYTES = 1 << 16
 JSON = "application/json"
+JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 _UNAUTHORIZED, _TOO_MANY, _SERVER_ERROR = 401, 429, 500

@@ -33,16 +33,20 @@ def inventory_of(node: wire.GpuNode) -> Inventory | None:
 
 
 def gpu_node_json(inventory: Inventory) -> bytes:
-    """The whole object without a resourceVersion; its owner is the Node, so it goes when the Node goes."""
-    owner = {"apiVersion": "v1", "kind": "Node", "name": inventory.node, "uid": inventory.node_uid}
+    """The whole object without a resourceVersion."""
     return _encoder.encode(
         {
             "apiVersion": API_VERSION,
             "kind": "GPUNode",
-            "metadata": {"name": inventory.node, "ownerReferences": [owner]},
+            "metadata": {"name": inventory.node, "ownerReferences": [owner_reference(inventory)]},
             "status": status_of(inventory),
         }
     )
+
+
+def owner_reference(inventory: Inventory) -> dict[str, str]:
+    """The Node owns its inventory, which so goes when the Node goes."""
+    return {"apiVersion": "v1", "kind": "Node", "name": inventory.node, "uid": inventory.node_uid}
 
 
 def status_of(inventory: Inventory) -> wire.GpuNodeStatus:
@@ -62,6 +66,7 @@ def status_of(inventory: Inventory) -> wire.GpuNodeStatus:
             for nic in topology.nics
         ),
         nics_known=topology.nics_known,
+        gpus=len(topology.devices),
     )
 
 

@@ -52,6 +52,7 @@ def ledger_json(record: LedgerRecord) -> bytes:
         node_uid=record.node_uid,
         grants=grants,
         digest=digest(record.node, record.node_uid, grants),
+        held=sum(grant.count for grant in record.grants),
     )
     metadata = wire.LedgerMeta(record.node, record.version or None)
     return _encoder.encode(wire.Ledger(metadata, spec))

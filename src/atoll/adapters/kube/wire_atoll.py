@@ -78,13 +78,14 @@ class Grant(Struct, frozen=True):
     occupant: Occupant = Occupant()
 
 
-class LedgerSpec(Struct, frozen=True):
+class LedgerSpec(Struct, frozen=True, omit_defaults=False):
     """`digest` covers the rest: it tells a record that Atoll wrote from one that somebody edited."""
 
     version: int
     node_uid: Word = msgspec.field(name="nodeUID")
     grants: Annotated[tuple[Grant, ...], Meta(max_length=GRANTS_MAX)]
     digest: Word
+    held: int = 0  # for people, never read
 
 
 class LedgerVersion(Struct, frozen=True):
@@ -158,6 +159,7 @@ class GpuNodeStatus(Struct, frozen=True):
     links: Annotated[tuple[Link, ...], Meta(max_length=GPUS_MAX * (GPUS_MAX - 1) // 2)] = ()
     nics: Annotated[tuple[Nic, ...], Meta(max_length=NICS_MAX)] = ()
     nics_known: bool = False
+    gpus: Small | None = None  # for people, never read
 
 
 class GpuNode(Struct, frozen=True):

@@ -1,0 +1,48 @@
+"""`atoll manifests`: what an installation applies, as YAML on standard output."""
+
+from typing import Annotated
+
+import typer
+
+from atoll.adapters.kube import manifests as made
+from atoll.adapters.kube.names import GPU_RESOURCE
+
+app = typer.Typer(name="manifests", help="Print what an installation applies, as YAML.", no_args_is_help=True)
+
+
+@app.command()
+def crds() -> None:
+    """Print the custom resource definitions: GPUNode, GPUNodeConfig, GPULedger."""
+    typer.echo("---\n".join(made.crd_texts().values()), nl=False)
+
+
+@app.command()
+def rbac(
+    namespace: Annotated[str, typer.Option(metavar="NAME", help="Of service account and Lease.")] = made.NAMESPACE,
+    service_account: Annotated[
+        str, typer.Option(metavar="NAME", help="As which `atoll serve` runs.")
+    ] = made.SERVICE_ACCOUNT,
+) -> None:
+    """Print the service account of `atoll serve` and exactly the roles it needs."""
+    typer.echo(made.yaml_of(made.rbac(namespace, service_account)), nl=False)
+
+
+@app.command()
+def scheduler_config(
+    extender_url: Annotated[str, typer.Option(metavar="URL", help="Of `atoll serve`, e.g. https://127.0.0.1:8443.")],
+    cert_dir: Annotated[
+        str, typer.Option(metavar="DIR", help="The folder of `atoll serve --cert-dir`, as the scheduler sees it.")
+    ],
+    scheduler_name: Annotated[
+        str, typer.Option(metavar="NAME", help="The schedulerName that GPU pods give.")
+    ] = made.SCHEDULER_NAME,
+    gpu_resource: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help=f"Counts as a GPU; repeatable. Default: {GPU_RESOURCE}.")
+    ] = None,
+) -> None:
+    """Print the KubeSchedulerConfiguration of a stock kube-scheduler for GPU pods."""
+    if not extender_url.startswith("https://"):
+        raise typer.BadParameter("the extender speaks https only", param_hint="--extender-url")
+    resources = tuple(gpu_resource or (GPU_RESOURCE,))
+    config = made.scheduler_config(extender_url, cert_dir, scheduler_name=scheduler_name, resources=resources)
+    typer.echo(made.yaml_of([config]), nl=False)

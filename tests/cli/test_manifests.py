@@ -1,0 +1,135 @@
+"""What `atoll manifests` prints: whole YAML, in step with what the code reads and does."""
+
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from atoll.adapters.kube import manifests, wire_atoll
+from atoll.cli.manifests import app
+from atoll.core.facts import Enforcement, Hints, OnViolation, Source
+from atoll.core.ledger import NodeMode
+from atoll.core.lifecycle import State
+from atoll.core.request import Policy, ServiceClass
+from atoll.core.scope import Scope
+from atoll.core.topology import Health, PcieLink
+
+Json = dict[str, Any]
+KEYWORDS = {
+    *("type", "description", "properties", "required", "items", "enum", "format", "additionalProperties"),
+    *("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "maxProperties"),
+}
+
+
+def printed(*arguments: str) -> list[Json]:
+    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return list(yaml.safe_load_all(result.stdout))
+
+
+def schema(kind: str) -> Json:
+    by_kind = {crd["spec"]["names"]["kind"]: crd for crd in manifests.crds()}
+    found: Json = by_kind[kind]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    return found
+
+
+def at(node: Json, *path: str) -> Json:
+    for step in path:
+        node = node["items"] if step == "[]" else node["properties"][step]
+    return node
+
+
+def schemas_within(node: Any) -> list[Json]:
+    """Every schema of a property or of a list's items."""
+    found: list[Json] = []
+    if isinstance(node, dict):
+        for key, value in node.items():
+            children = list(value.values()) if key == "properties" else [value] if key == "items" else []
+            for child in children:
+                found += [child, *schemas_within(child)]
+    return found
+
+
+def test_the_printed_crds_are_the_three_kinds():
+    crds = printed("crds")
+
+    assert [crd["spec"]["names"]["kind"] for crd in crds] == ["GPULedger", "GPUNodeConfig", "GPUNode"]
+    assert {crd["kind"] for crd in crds} == {"CustomResourceDefinition"}
+    assert all(crd["spec"]["scope"] == "Cluster" for crd in crds)
+
+
+@pytest.mark.parametrize("kind", ["GPUNode", "GPUNodeConfig", "GPULedger"])
+def test_every_list_and_word_of_a_schema_is_bounded(kind: str):
+    for each in schemas_within({"properties": schema(kind)}):
+        assert {key for key in each if not key.startswith("x-kubernetes-")} <= KEYWORDS, each
+        if each["type"] == "array":
+            assert "maxItems" in each, each
+        if each["type"] == "string":
+            assert "maxLength" in each or "enum" in each, each
+
+
+def test_the_words_of_the_schemas_are_the_words_of_the_core():
+    node, config, grant = (
+        schema("GPUNode")["status"],
+        schema("GPUNodeConfig")["spec"],
+        at(schema("GPULedger")["spec"], "grants", "[]"),
+    )
+
+    words = {
+        Source: at(node, "source"),
+        Health: at(node, "devices", "[]", "health"),
+        PcieLink: at(node, "links", "[]", "pcie"),
+        Enforcement: at(config, "enforcement"),
+        NodeMode: at(config, "mode"),
+        Hints: at(config, "hints"),
+        OnViolation: at(config, "onViolation"),
+        State: at(grant, "state"),
+        Policy: at(grant, "policy"),
+        Scope: at(grant, "scopesAsked", "[]"),
+        ServiceClass: at(grant, "occupant", "serviceClass"),
+    }
+
+    assert {enum: set(found["enum"]) for enum, found in words.items()} == {enum: set(enum) for enum in words}
+    assert at(grant, "nodeMode")["enum"] == at(config, "mode")["enum"]
+    assert at(grant, "scopeBound")["enum"] == at(grant, "lost", "scope")["enum"] == list(Scope)
+
+
+def test_the_sizes_of_the_schemas_are_the_sizes_that_are_read():
+    node, ledger = schema("GPUNode")["status"], schema("GPULedger")["spec"]
+
+    assert at(node, "devices")["maxItems"] == wire_atoll.GPUS_MAX
+    assert at(node, "nics")["maxItems"] == wire_atoll.NICS_MAX
+    assert at(node, "links")["maxItems"] == wire_atoll.GPUS_MAX * (wire_atoll.GPUS_MAX - 1) // 2
+    assert at(ledger, "grants")["maxItems"] == wire_atoll.GRANTS_MAX
+    assert at(ledger, "grants", "[]", "containers")["maxItems"] == wire_atoll.CONTAINERS_MAX
+    assert at(ledger, "grants", "[]", "candidates")["maxItems"] == wire_atoll.CANDIDATES_MAX
+
+
+def test_the_roles_name_the_given_account_and_namespace_and_no_wildcard():
+    objects = printed("rbac", "--namespace", "gpu", "--service-account", "robot")
+
+    account = next(each for each in objects if each["kind"] == "ServiceAccount")
+    subjects = [subject for each in objects for subject in each.get("subjects", ()) if subject["name"] == "robot"]
+    assert account["metadata"] == {"name": "robot", "namespace": "gpu"}
+    assert subjects == [{"kind": "ServiceAccount", "name": "robot", "namespace": "gpu"}] * 2
+    assert "*" not in yaml.safe_dump(objects).replace("'*'", "*").split()
+
+
+def test_the_scheduler_configuration_is_one_document_whose_first_profile_is_ours():
+    (config,) = printed("scheduler-config", "--extender-url", "https://10.0.0.1:8443/", "--cert-dir", "/etc/atoll/")
+
+    assert config["kind"] == "KubeSchedulerConfiguration"
+    assert config["profiles"] == [{"schedulerName": "atoll-scheduler", "percentageOfNodesToScore": 100}]
+    (extender,) = config["extenders"]
+    assert extender["urlPrefix"] == "https://10.0.0.1:8443"
+    assert extender["tlsConfig"]["keyFile"] == "/etc/atoll/scheduler-client.key"
+    assert extender["managedResources"] == [{"name": "nvidia.com/gpu", "ignoredByScheduler": False}]
+    assert (extender["nodeCacheCapable"], extender["ignorable"]) == (True, False)
+
+
+def test_an_extender_without_tls_is_refused():
+    result = CliRunner().invoke(app, ["scheduler-config", "--extender-url", "http://x", "--cert-dir", "/c"])
+
+    assert result.exit_code == 2
+    assert "https only" in result.output
