@@ -58,7 +58,7 @@ def decode(file: DumpFile) -> DumpText:
     """Read a file as text, or refuse it as too large, empty or binary."""
     if len(file.content) > DUMP_BYTES_MAX:
         raise DumpError(
-            file.name, 0, 0, found=f"more than {DUMP_BYTES_MAX:,} bytes", expected="one command's output",
+            file.name, 1, 1, found=f"more than {DUMP_BYTES_MAX:,} bytes", expected="one command's output",
             remedy="Is this a log? Cut out the output of `nvidia-smi topo -m`.",
         )  # fmt: skip
     if file.content.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -84,7 +84,7 @@ def decode(file: DumpFile) -> DumpText:
         )  # fmt: skip
     if not text.strip():
         raise DumpError(
-            file.name, 0, 0, found="an empty file", expected="output of `nvidia-smi topo -m`",
+            file.name, 1, 1, found="an empty file", expected="output of `nvidia-smi topo -m`",
             remedy="Run the command again and look at its exit status.",
         )  # fmt: skip
     return DumpText(file.name, raw, tuple(text.split("\n")))

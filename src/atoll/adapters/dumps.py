@@ -30,7 +30,7 @@ def read_topology(files: Sequence[DumpFile]) -> NodeTopology:
         DumpError: a file is no topology, is damaged, or contradicts another.
     """
     if not 0 < len(files) <= FILES_MAX:
-        raise DumpError("-", 0, 0, found=f"{len(files)} files", expected=f"1 to {FILES_MAX} files of one node")
+        raise DumpError("-", 1, 1, found=f"{len(files)} files", expected=f"1 to {FILES_MAX} files of one node")
     sources: list[Source] = []
     sockets: list[tuple[Sockets, DumpText]] = []
     for file in files:

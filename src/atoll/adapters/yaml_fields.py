@@ -5,7 +5,7 @@ cannot grow large. Values are read as nodes, because a loaded `dict` has lost li
 """
 
 import re
-from typing import Any
+from typing import Any, Protocol
 
 import yaml
 
@@ -18,6 +18,16 @@ TEXT_MAX = 65_536
 
 _NUMBER = re.compile(r"-?\d{1,9}")
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Mark(Protocol):
+    """A place in the YAML text, from 0."""
+
+    @property
+    def line(self) -> int: ...
+
+    @property
+    def column(self) -> int: ...
 
 
 def compose(text: DumpText) -> "Fields":
@@ -38,8 +48,7 @@ def compose(text: DumpText) -> "Fields":
                 )
         root = yaml.compose(body, Loader=_LOADER)
     except yaml.MarkedYAMLError as error:
-        mark: Any = error.problem_mark
-        raise _at(text, mark, found=f"broken YAML ({error.problem})", expected="a machine file") from None
+        raise _at(text, error.problem_mark, found=f"broken YAML ({error.problem})", expected="a machine file") from None
     except yaml.YAMLError:
         raise text.end_refusal(found="broken YAML", expected="a machine file") from None
     if not isinstance(root, yaml.MappingNode):
@@ -47,7 +56,7 @@ def compose(text: DumpText) -> "Fields":
     return Fields(text, root)
 
 
-def _at(text: DumpText, mark: yaml.Mark | None, *, found: str, expected: str) -> DumpError:
+def _at(text: DumpText, mark: _Mark | None, *, found: str, expected: str) -> DumpError:
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
     return DumpError(text.name, line, column, found=found, expected=expected)
 

@@ -14,6 +14,7 @@ from atoll.core.errors import quoted
 GPUS_MAX = 64
 NICS_MAX = 256
 WRAPPED_LINES_MAX = 8
+GLUED_WORD_MAX = 6 * GPUS_MAX + 64
 
 
 class Tail(StrEnum):
@@ -113,7 +114,7 @@ def _tail_column(word: str, following: list[str]) -> tuple[Tail | None, int]:
 
 def _labels(word: str) -> list[str]:
     glued = GLUED_LABELS.fullmatch(word)
-    if glued:
+    if glued and len(word) <= GLUED_WORD_MAX:
         return [f"GPU{digits}" for digits in GPU_LABEL.findall(glued[1])] + ([glued[2]] if glued[2] else [])
     return [word] if NIC_LABEL.fullmatch(word) and len(word) <= 64 else []
 

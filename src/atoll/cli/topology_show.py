@@ -1,0 +1,77 @@
+"""`atoll topology show`: what the files of one node, or a catalogue machine, say and do not say."""
+
+import json
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+
+import yaml
+from rich.console import Console
+
+from atoll.adapters import catalogue
+from atoll.adapters.dump_text import DUMP_BYTES_MAX
+from atoll.adapters.dumps import DumpFile, read_topology
+from atoll.cli.topology_document import document_of
+from atoll.cli.topology_tiles import print_tiles
+from atoll.core.errors import AtollError
+from atoll.core.topology import NodeTopology
+
+STDIN = "-"
+
+
+class Output(StrEnum):
+    """How a result is printed."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+
+
+def read_files(names: Sequence[str]) -> list[DumpFile]:
+    """The files, each read no further than the largest that could be accepted.
+
+    Raises:
+        AtollError: one cannot be read; the message names it.
+    """
+    if names.count(STDIN) > 1:
+        raise AtollError("standard input (-) can be given once")
+    return [DumpFile(name, _read(name)) for name in names]
+
+
+def _read(name: str) -> bytes:
+    if name == STDIN:
+        return sys.stdin.buffer.read(DUMP_BYTES_MAX + 1)
+    try:
+        with Path(name).open("rb") as file:
+            return file.read(DUMP_BYTES_MAX + 1)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise AtollError(f"{name}: cannot be read ({why})") from error
+
+
+def topology_from(names: Sequence[str], machine: str | None) -> NodeTopology:
+    """The topology of the files, or of a catalogue machine under its own name.
+
+    Raises:
+        AtollError: none or both are given, or one of them cannot be read.
+    """
+    if bool(names) == bool(machine):
+        raise AtollError(
+            "give files of one node (nvidia-smi topo -m, topo -mp, -L, lscpu, a machine file; - is standard input), "
+            f"or --machine with one of: {', '.join(catalogue.names())}"
+        )
+    return catalogue.load(machine, machine) if machine else read_topology(read_files(names))
+
+
+def show(topology: NodeTopology, output: Output, console: Console) -> None:
+    """Print it. JSON and YAML go out as they are, without colour or wrapping."""
+    if output in {Output.TABLE, Output.WIDE}:
+        print_tiles(topology, console, wide=output == Output.WIDE)
+        return
+    document = document_of(topology)
+    text = (
+        json.dumps(document, indent=2) if output == Output.JSON else yaml.safe_dump(document, sort_keys=False).rstrip()
+    )
+    console.out(text, highlight=False)
