@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from atoll.adapters.kube import wire, wire_atoll
 from atoll.adapters.kube.codec import ANNOTATION_MAX, asks_for_gpus, node_facts, pod_facts, quantity
 from atoll.adapters.kube.codec_inventory import config_of, gpu_node_json, inventory_of
-from atoll.adapters.kube.codec_ledger import allocation_json, ledger_json, record_of
+from atoll.adapters.kube.codec_ledger import allocation_json, digest, ledger_json, record_of
 from atoll.core.facts import Enforcement, Inventory, NamedPartition, NodeFacts, Requirement, Source
 from atoll.core.ledger import ContainerGrant, Grant, LedgerRecord, Lost, NodeMode, Occupant, Owner, Part
 from atoll.core.lifecycle import State
@@ -221,6 +221,24 @@ def test_a_record_that_somebody_edited_is_unreadable_and_says_why(changes: Json,
 
     assert why in record.unreadable
     assert (record.node, record.version, record.grants) == ("n1", "9", ())
+
+
+def test_a_grant_that_speaks_unknown_words_makes_the_record_unreadable():
+    raw = stored(LedgerRecord("n1", "", "nu", (grant(),)))
+    entries = msgspec.json.decode(raw.spec)["grants"]
+    entries[0]["record"] = entries[0]["record"].replace('"Restricted"', '"Loose"')
+    entry = msgspec.convert(entries[0], wire_atoll.GrantEntry)
+
+    record = record_of(stored(LedgerRecord("n1", "", "nu"), grants=entries, digest=digest("n1", "nu", (entry,))))
+
+    assert "Loose" in record.unreadable
+    assert record.grants == ()
+
+
+def test_the_ledger_shows_people_who_holds_what():
+    (entry,) = json.loads(ledger_json(LedgerRecord("n1", "", "nu", (grant(),))))["spec"]["grants"]
+
+    assert (entry["owner"], entry["state"], entry["gpus"]) == ("ml/pod-u1", "Binding", "GPU-0 GPU-1")
 
 
 def test_a_record_copied_from_another_node_is_unreadable():

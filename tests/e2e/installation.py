@@ -160,7 +160,7 @@ class Installation:
 
     def grants(self, node: str) -> list[Json]:
         ledger = self.api.find(f"{KINDS}/gpuledgers/{node}")
-        return list(ledger["spec"]["grants"]) if ledger else []
+        return [json.loads(entry["record"]) for entry in ledger["spec"]["grants"]] if ledger else []
 
     def allocation(self, name: str) -> Json:
         """The answer that the pod carries for people."""

@@ -58,19 +58,7 @@ def status(**changes: object) -> Json:
 
 
 def grant(**changes: object) -> Json:
-    good = {
-        "owner": {"kind": "Pod", "namespace": "ml", "name": "train", "uid": "u1"},
-        "state": "Binding",
-        "count": 1,
-        "containers": [{"name": "main", "parts": [{"uuid": "GPU-0"}]}],
-        "policy": "Restricted",
-        "scopesAsked": ["Node"],
-        "nodeMode": "assumed",
-        "enforced": True,
-        "degraded": False,
-        "uuidsKnown": True,
-    }
-    return good | changes
+    return {"owner": "ml/train", "state": "Binding", "gpus": "GPU-0", "record": "{}"} | changes
 
 
 def ledger(version: int = 1, *grants: Json) -> Json:
@@ -159,7 +147,7 @@ def test_a_bad_configuration_is_refused(api: Any, spec: Json, message: str) -> N
     ("bad", "message"),
     [
         (ledger(1, grant(state="Given")), "Unsupported value"),
-        (ledger(1, grant(policy=None)), "Required value"),
+        (ledger(1, grant(record=None)), "Required value"),
         (ledger(0), "greater than or equal to 1"),
         (made("GPULedger", {"version": 1}), "Required value"),
     ],
@@ -180,10 +168,10 @@ def test_columns_show_what_matters(plane: ControlPlane, api: Any) -> None:
     api.create(names.GPU_NODES, made("GPUNode"))
     api.patch(f"{names.GPU_NODES}/n1/status", status())
     api.create(names.GPU_NODE_CONFIGS, made("GPUNodeConfig", {"enforcement": "enforce", "mode": "observe"}))
-    api.create(names.GPU_LEDGERS, ledger(1, grant(), grant(owner={"kind": "Pod", "name": "serve", "uid": "u2"})))
+    api.create(names.GPU_LEDGERS, ledger(1, grant(), grant(owner="ml/serve")))
 
     node, config, books = (columns(plane, path) for path in KINDS)
 
     assert (node["GPUs"], node["Model"], node["Source"]) == (3, "A100", "agent")
     assert (config["Enforcement"], config["Mode"]) == ("enforce", "observe")
-    assert (books["GPUs-Held"], books["Newest-Owner"]) == (5, "serve")
+    assert (books["GPUs-Held"], books["Newest-Owner"]) == (5, "ml/serve")

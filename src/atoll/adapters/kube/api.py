@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from atoll.adapters.kube import names, wire, wire_atoll
-from atoll.adapters.kube.client import JSON, MERGE_PATCH, STRATEGIC_PATCH, Answer, KubeClient, Unanswered
+from atoll.adapters.kube.client import MERGE_PATCH, STRATEGIC_PATCH, Answer, KubeClient, Unanswered
 from atoll.adapters.kube.codec import pod_facts
 from atoll.adapters.kube.codec_ledger import allocation_json, ledger_json, record_of
 from atoll.adapters.kube.credentials import AccessError
@@ -78,9 +78,9 @@ class KubeClusterApi:
         try:
             body = ledger_json(record)
             if record.version:
-                answer = await self._client.write("PATCH", names.ledger_path(record.node), body, MERGE_PATCH)
+                answer = await self._client.write("PUT", names.ledger_path(record.node), body)
             else:
-                answer = await self._client.write("POST", names.GPU_LEDGERS, body, JSON)
+                answer = await self._client.write("POST", names.GPU_LEDGERS, body)
         except _NO_ANSWER as error:
             return LedgerUnknown(record.node, str(error))
         if answer.ok:

@@ -2,8 +2,8 @@
 
 A request that the server may have carried out is never repeated here, since only the caller knows whether a repetition
 is harmless. So a write goes out once, except after a 429, with which the server says that it did nothing; a read is
-tried again after a 5xx or no answer. Writes use POST and PATCH alone: aiohttp and some proxies repeat a PUT on a broken
-connection by themselves, and its second run would answer 409 to a write that succeeded.
+tried again after a 5xx or no answer. aiohttp would repeat a PUT on a broken kept connection by itself, and the second
+run would answer 409 to a write that succeeded: bodies are therefore given to it as streams, which it cannot send twice.
 """
 
 import asyncio
@@ -146,8 +146,12 @@ class KubeClient:
 
     async def _once(self, method: str, path: str, body: bytes | None, content_type: str) -> Answer:
         headers = await self._headers(content_type)
+        data = None
+        if body is not None:
+            headers["Content-Length"] = str(len(body))
+            data = _streamed(body)
         try:
-            async with self._session_now.request(method, self._url(path), data=body, headers=headers) as found:
+            async with self._session_now.request(method, self._url(path), data=data, headers=headers) as found:
                 return Answer(found.status, await found.read(), found.headers.get("Retry-After", ""))
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise Unanswered(f"{method} {path}: {_named(error)}") from error
@@ -167,6 +171,10 @@ class KubeClient:
 
     def _url(self, path: str) -> URL:
         return URL(self._access.server + path, encoded=True)
+
+
+async def _streamed(body: bytes) -> AsyncIterator[bytes]:
+    yield body
 
 
 def _pause_s(answer: Answer, attempt: int) -> float:

@@ -18,6 +18,7 @@ from atoll.core.ledger import ContainerGrant, Grant, LedgerRecord, Lost, Occupan
 WHY_MAX = 200
 _encoder = msgspec.json.Encoder()
 _spec = msgspec.json.Decoder(wire.LedgerSpec)
+_grant = msgspec.json.Decoder(wire.Grant)
 _version = msgspec.json.Decoder(wire.LedgerVersion)
 
 
@@ -35,7 +36,11 @@ def record_of(ledger: wire.RawLedger) -> LedgerRecord:
     if spec.digest != digest(node, spec.node_uid, spec.grants):
         why = f"digest {quoted(spec.digest)} does not fit the grants: edited by hand, or not written by Atoll"
         return LedgerRecord(node, version, unreadable=why)
-    return LedgerRecord(node, version, spec.node_uid, tuple(_grant_of(grant) for grant in spec.grants))
+    try:
+        grants = tuple(_grant_of(_grant.decode(entry.record)) for entry in spec.grants)
+    except msgspec.DecodeError as error:
+        return LedgerRecord(node, version, unreadable=f"not a grant: {error}"[:WHY_MAX])
+    return LedgerRecord(node, version, spec.node_uid, grants)
 
 
 def ledger_json(record: LedgerRecord) -> bytes:
@@ -46,7 +51,7 @@ def ledger_json(record: LedgerRecord) -> bytes:
     """
     if record.unreadable:
         raise ValueError(f"ledger of {record.node} is unreadable: {record.unreadable}")
-    grants = tuple(_wire_grant(grant) for grant in record.grants)
+    grants = tuple(_entry_of(grant) for grant in record.grants)
     spec = wire.LedgerSpec(
         version=DATA_VERSION,
         node_uid=record.node_uid,
@@ -54,11 +59,11 @@ def ledger_json(record: LedgerRecord) -> bytes:
         digest=digest(record.node, record.node_uid, grants),
         held=sum(grant.count for grant in record.grants),
     )
-    metadata = wire.LedgerMeta(record.node, record.version or None)
+    metadata = wire.LedgerMeta(record.node, ({},), record.version or None)
     return _encoder.encode(wire.Ledger(metadata, spec))
 
 
-def digest(node: str, node_uid: str, grants: tuple[wire.Grant, ...]) -> str:
+def digest(node: str, node_uid: str, grants: tuple[wire.GrantEntry, ...]) -> str:
     content = _encoder.encode((DATA_VERSION, node, node_uid, grants))
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
@@ -122,6 +127,15 @@ def _grant_of(grant: wire.Grant) -> Grant:
         occupant=Occupant(
             grant.occupant.priority, grant.occupant.controller, grant.occupant.started, grant.occupant.service_class
         ),
+    )
+
+
+def _entry_of(grant: Grant) -> wire.GrantEntry:
+    return wire.GrantEntry(
+        owner=f"{grant.owner.namespace}/{grant.owner.name}",
+        state=grant.state,
+        gpus=" ".join(sorted(grant.uuids)) or f"{grant.count} of unknown UUID",
+        record=_encoder.encode(_wire_grant(grant)).decode(),
     )
 
 

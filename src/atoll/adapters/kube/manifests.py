@@ -54,7 +54,7 @@ def cluster_rules() -> list[Manifest]:
         _rule("", ["pods/binding"], ["create"]),
         _rule("", ["pods/status"], ["patch"]),
         _rule(GROUP, ["gpunodes", "gpunodeconfigs"], ["list", "watch"]),
-        _rule(GROUP, ["gpuledgers"], [*_WATCHED, "create", "patch"]),
+        _rule(GROUP, ["gpuledgers"], [*_WATCHED, "create", "update"]),
     ]
 
 

@@ -19,6 +19,7 @@ GPUS_MAX = 64
 GRANTS_MAX = 512
 CONTAINERS_MAX = 256
 CANDIDATES_MAX = 1024
+RECORD_MAX = 262_144
 NICS_MAX = 128
 NAMES_MAX = 1024
 
@@ -78,12 +79,25 @@ class Grant(Struct, frozen=True):
     occupant: Occupant = Occupant()
 
 
+class GrantEntry(Struct, frozen=True):
+    """One grant in the object: a `Grant` as JSON text, and in front of it what people look for.
+
+    As text it costs the API server one string to prune, validate, copy and encode instead of some forty values, which
+    is most of what a ledger write costs there (docs/adr/0001).
+    """
+
+    owner: Annotated[str, Meta(max_length=507)]
+    state: State
+    gpus: Annotated[str, Meta(max_length=RECORD_MAX)]
+    record: Annotated[str, Meta(max_length=RECORD_MAX)]
+
+
 class LedgerSpec(Struct, frozen=True, omit_defaults=False):
     """`digest` covers the rest: it tells a record that Atoll wrote from one that somebody edited."""
 
     version: int
     node_uid: Word = msgspec.field(name="nodeUID")
-    grants: Annotated[tuple[Grant, ...], Meta(max_length=GRANTS_MAX)]
+    grants: Annotated[tuple[GrantEntry, ...], Meta(max_length=GRANTS_MAX)]
     digest: Word
     held: int = 0  # for people, never read
 
@@ -102,7 +116,11 @@ class RawLedger(Struct, frozen=True):
 
 
 class LedgerMeta(Struct, frozen=True):
+    """`managed_fields` with one empty entry tells the server not to track field owners, which nobody asks about here
+    and which costs a fifth of a write."""
+
     name: str
+    managed_fields: tuple[dict[str, str], ...]
     resource_version: str | None = None
 
 
