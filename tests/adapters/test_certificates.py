@@ -17,6 +17,7 @@ from atoll.adapters.certificates import (
     ensure_certificates,
     server_names,
 )
+from atoll.adapters.kube.manifests import scheduler_config
 
 NOW = datetime(2026, 12, 1, tzinfo=UTC)
 NAMES = ("127.0.0.1", "localhost", "atoll.kube-system.svc")
@@ -40,8 +41,8 @@ def test_an_empty_folder_gets_a_ca_and_two_certificates_that_only_the_owner_can_
     assert sorted(contents(files.folder)) == [
         "ca.crt",
         "ca.key",
-        "scheduler.crt",
-        "scheduler.key",
+        "scheduler-client.crt",
+        "scheduler-client.key",
         "server.crt",
         "server.key",
     ]
@@ -94,7 +95,7 @@ def test_a_renewed_ca_still_vouches_for_what_it_signed_before(tmp_path: Path) ->
     start(tmp_path)
     late = NOW + CA_LIFE - RENEW_BEFORE
     ensure_certificates(tmp_path, NAMES, late - timedelta(days=2))
-    old_scheduler, old_ca = (tmp_path / "scheduler.crt").read_bytes(), (tmp_path / "ca.crt").read_bytes()
+    old_scheduler, old_ca = (tmp_path / "scheduler-client.crt").read_bytes(), (tmp_path / "ca.crt").read_bytes()
 
     files = ensure_certificates(tmp_path, NAMES, late)
 
@@ -150,7 +151,9 @@ def test_an_expired_foreign_ca_is_refused(tmp_path: Path) -> None:
         ensure_certificates(tmp_path, NAMES, NOW + CA_LIFE)
 
 
-@pytest.mark.parametrize("name", ["ca.crt", "ca.key", "server.crt", "server.key", "scheduler.crt", "scheduler.key"])
+@pytest.mark.parametrize(
+    "name", ["ca.crt", "ca.key", "server.crt", "server.key", "scheduler-client.crt", "scheduler-client.key"]
+)
 @pytest.mark.parametrize("content", [b"", b"\x00\xff not pem", b"-----BEGIN CERTIFICATE-----\nAAAA\n"])
 def test_a_damaged_file_is_named_and_left_alone(tmp_path: Path, name: str, content: bytes) -> None:
     start(tmp_path)
@@ -203,11 +206,13 @@ def test_a_wildcard_address_is_named_by_the_machine() -> None:
     assert server_names("127.0.0.1", (), "host-1") == ("127.0.0.1", "localhost", "::1")
 
 
-def test_the_names_of_the_files_are_what_the_scheduler_configuration_relies_on() -> None:
+def test_the_printed_scheduler_configuration_names_these_files() -> None:
     files = CertificateFiles(Path("/certs"))
 
-    assert (files.ca, files.scheduler, files.scheduler_key) == (
-        Path("/certs/ca.crt"),
-        Path("/certs/scheduler.crt"),
-        Path("/certs/scheduler.key"),
-    )
+    (extender,) = scheduler_config("https://127.0.0.1:8443", "/certs")["extenders"]
+
+    assert extender["tlsConfig"] == {
+        "caFile": str(files.ca),
+        "certFile": str(files.scheduler),
+        "keyFile": str(files.scheduler_key),
+    }

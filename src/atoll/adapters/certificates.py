@@ -62,11 +62,11 @@ class CertificateFiles:
 
     @property
     def scheduler(self) -> Path:
-        return self.folder / "scheduler.crt"
+        return self.folder / "scheduler-client.crt"
 
     @property
     def scheduler_key(self) -> Path:
-        return self.folder / "scheduler.key"
+        return self.folder / "scheduler-client.key"
 
 
 class CertificateError(AtollError):

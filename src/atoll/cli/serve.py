@@ -1,22 +1,22 @@
 """`atoll serve`: the scheduler side, until it is told to stop."""
 
 import os
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import structlog
 import typer
-import uvloop
 
-from atoll.adapters.faults import VARIABLE
 from atoll.adapters.kube.names import GPU_RESOURCE
-from atoll.cli.logs import LogFormat, configure_logs
-from atoll.core.errors import AtollError, quoted
-from atoll.wiring import ServeSettings
-from atoll.wiring import serve as run
+from atoll.core.errors import quoted
 
 PORT_MAX = 65_535
 FAILED = 1
+
+
+class LogFormat(StrEnum):
+    JSON = "json"
+    CONSOLE = "console"
 
 
 def serve(
@@ -46,8 +46,11 @@ def serve(
     /healthz and /readyz need no client certificate; everything else does. Exit code 0 after a stop, 1 when it cannot be
     started as told or fails.
     """
-    configure_logs(log_format)
     host, port = _address(listen)
+    # Imported here, since the other verbs should not wait half a second for servers and clients that they do not use.
+    from atoll.cli.serving import run  # noqa: PLC0415
+    from atoll.wiring import ServeSettings  # noqa: PLC0415
+
     settings = ServeSettings(
         kubeconfig=kubeconfig,
         host=host,
@@ -56,15 +59,10 @@ def serve(
         namespace=namespace,
         resources=tuple(gpu_resource or (GPU_RESOURCE,)),
         dns_names=tuple(dns_name or ()),
-        fault=os.environ.get(VARIABLE, ""),
+        fault=os.environ.get("ATOLL_FAULT", ""),
     )
-    try:
-        uvloop.run(run(settings))
-    except AtollError:
-        raise
-    except Exception:
-        structlog.get_logger("atoll.serve").exception("failed")
-        raise typer.Exit(FAILED) from None
+    if not run(settings, json_logs=log_format is LogFormat.JSON):
+        raise typer.Exit(FAILED)
 
 
 def _address(listen: str) -> tuple[str, int]:

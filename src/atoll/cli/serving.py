@@ -1,20 +1,38 @@
-"""How a long-running command logs: events with keys, to standard error, as JSON lines or for a person's eyes."""
+"""Runs a service of ours to its end: logs, event loop, and what becomes of a bug."""
 
 import logging
 import sys
-from enum import StrEnum
 
 import structlog
+import uvloop
 from structlog.typing import Processor
 
-
-class LogFormat(StrEnum):
-    JSON = "json"
-    CONSOLE = "console"
+from atoll.core.errors import AtollError
+from atoll.wiring import ServeSettings, serve
 
 
-def configure_logs(log_format: LogFormat, level: int = logging.INFO) -> None:
-    """Set up structlog, and send what libraries log through the standard library the same way."""
+def run(settings: ServeSettings, *, json_logs: bool) -> bool:
+    """Serve until told to stop; False when a bug ended it, which the log then shows.
+
+    Raises:
+        AtollError: it cannot be started as told.
+    """
+    configure_logs(json_logs=json_logs)
+    try:
+        uvloop.run(serve(settings))
+    except AtollError:
+        raise
+    except Exception:
+        structlog.get_logger("atoll.serve").exception("failed")
+        return False
+    return True
+
+
+def configure_logs(*, json_logs: bool, level: int = logging.INFO) -> None:
+    """Events with keys, to standard error: JSON lines, or for a person's eyes.
+
+    What libraries log through the standard library goes the same way.
+    """
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_logger_name,
@@ -22,7 +40,7 @@ def configure_logs(log_format: LogFormat, level: int = logging.INFO) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     last: list[Processor]
-    if log_format is LogFormat.JSON:
+    if json_logs:
         last = [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
     else:
         last = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
