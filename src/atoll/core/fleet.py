@@ -1,0 +1,297 @@
+"""All nodes, in buckets of equal state, so that a question costs what its differences cost and not what its nodes do.
+
+A bucket is one `NodeState`; nodes of one model in one condition share it. A verdict belongs to a bucket, so a list of
+5,000 names is one look-up and one append per name plus a handful of verdicts. For a question about the whole cluster
+each class of request keeps its buckets in order of rank, and each bucket its names in order; both heaps are cleaned
+only when something stale comes to their top, so a pick costs the same at ten and at a million nodes.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+from atoll.core.assess import class_of
+from atoll.core.choose import judge
+from atoll.core.node_state import NodeState
+from atoll.core.request import GpuRequest
+from atoll.core.sentences import BETTER_ELSEWHERE, UNKNOWN_NODE, reason
+from atoll.core.snapshot import Snapshot
+from atoll.core.tables import Rank
+from atoll.core.verdict import Fit
+from atoll.core.view import Holder, NodeView
+
+__all__ = ["FilterAnswer", "Fleet", "Holder", "NodeView"]
+
+CLASSES_MAX = 256
+"""Classes of request for which verdicts are kept in the buckets; beyond it the fleet starts to collect anew."""
+
+ORDERS_MAX = 32
+"""Classes of request with an order over the whole cluster; each costs one entry per bucket."""
+
+EMPTY_BUCKETS_MAX = 1024
+"""Buckets without a node that are kept, because their state is likely to come back."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilterAnswer:
+    """Names that pass, and groups of names that do not with one short reason each."""
+
+    passed: Sequence[str]
+    failed: Sequence[tuple[str, Sequence[str]]]
+
+
+class _Bucket:
+    """Nodes of one state."""
+
+    __slots__ = ("_heap", "answers", "asked", "orders", "size", "state")
+
+    def __init__(self, state: NodeState) -> None:
+        self.state = state
+        self.size = 0
+        self.asked: list[str] = []  # names of the question that is being answered; empty in between
+        self.answers: dict[int, tuple[Rank | None, str]] = {}  # by class: rank of the fit, or why not
+        self.orders: set[int] = set()  # classes in whose order the bucket stands
+        self._heap: list[str] = []  # names; some may have left
+
+    def add(self, name: str) -> None:
+        self.size += 1
+        heappush(self._heap, name)
+
+    def first(self, members: dict[str, list[str]], skip: Collection[str]) -> str | None:
+        """The first name in order that is in the bucket and not to be skipped."""
+        heap, put_back = self._heap, []
+        if len(heap) > 2 * self.size + 16:
+            self._heap = heap = sorted({name for name in heap if members.get(name) is self.asked})
+        found = None
+        while heap and found is None:
+            if members.get(heap[0]) is not self.asked:
+                heappop(heap)
+            elif heap[0] in skip:
+                put_back.append(heappop(heap))
+            else:
+                found = heap[0]
+        for name in put_back:
+            heappush(heap, name)
+        return found
+
+
+class _Order:
+    """Buckets that fit one class of request, by rank. Empty ones leave when they come to the top."""
+
+    __slots__ = ("_groups", "_ranks", "key")
+
+    def __init__(self, key: int) -> None:
+        self.key = key
+        self._ranks: list[Rank] = []
+        self._groups: dict[Rank, list[_Bucket]] = {}
+
+    def add(self, bucket: _Bucket, rank: Rank) -> None:
+        bucket.orders.add(self.key)
+        if rank not in self._groups:
+            self._groups[rank] = []
+            heappush(self._ranks, rank)
+        self._groups[rank].append(bucket)
+
+    def groups(self) -> Iterator[list[_Bucket]]:
+        """Groups of buckets that have nodes, best rank first. Only the first one is cheap."""
+        while self._ranks:
+            group = self._groups[self._ranks[0]]
+            for bucket in [bucket for bucket in group if not bucket.size]:
+                group.remove(bucket)
+                bucket.orders.discard(self.key)
+            if group:
+                yield group
+                break
+            del self._groups[heappop(self._ranks)]
+        for rank in sorted(self._ranks)[1:]:
+            group = [bucket for bucket in self._groups[rank] if bucket.size]
+            if group:
+                yield group
+
+
+class Fleet:
+    """The nodes of a cluster. `version` grows with every change; a snapshot is only good for its own version."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._views: dict[str, NodeView] = {}
+        self._members: dict[str, list[str]] = {}  # name -> `asked` of its bucket, which also identifies it
+        self._buckets: dict[NodeState, _Bucket] = {}
+        self._enforced = 0  # nodes
+        self._empty = 0  # buckets
+        self._classes: dict[tuple[GpuRequest, bool], int] = {}
+        self._orders: dict[tuple[GpuRequest, bool], _Order] = {}
+
+    def __len__(self) -> int:
+        return len(self._views)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._views)
+
+    @property
+    def any_enforced(self) -> bool:
+        return self._enforced > 0
+
+    def get(self, name: str) -> NodeView | None:
+        return self._views.get(name)
+
+    def put(self, view: NodeView) -> None:
+        """Add a node or replace what was known of it."""
+        old = self._views.get(view.name)
+        if old == view:
+            return
+        self.version += 1
+        if old is not None and old.state == view.state:
+            self._views[view.name] = view
+            return
+        if old is not None:
+            self._leave(old)
+        bucket = self._buckets.get(view.state)
+        if bucket is None:
+            bucket = self._buckets[view.state] = _Bucket(view.state)
+        elif not bucket.size:
+            self._empty -= 1
+        if bucket.state is not view.state:
+            view = NodeView(view.name, bucket.state, view.uuids, view.holders)  # one state object for all of them
+        self._views[view.name] = view
+        self._members[view.name] = bucket.asked
+        self._enforced += view.state.enforced
+        bucket.add(view.name)
+        if bucket.size == 1:
+            self._list(bucket)
+
+    def drop(self, name: str) -> None:
+        """Forget a node; unknown names are no error."""
+        view = self._views.pop(name, None)
+        if view is not None:
+            self.version += 1
+            del self._members[name]
+            self._leave(view)
+
+    def best(self, request: GpuRequest, skip: Collection[str] = ()) -> str | None:
+        """The best node of the whole cluster, equal ranks by name; None when no node fits."""
+        key = (class_of(request), self._enforced > 0)
+        order = self._orders.get(key) or self._new_order(key)
+        for group in order.groups():
+            members = self._members
+            names = [name for bucket in group if (name := bucket.first(members, skip)) is not None]
+            if names:
+                return min(names)
+        return None
+
+    def filter(self, request: GpuRequest, names: Sequence[str]) -> FilterAnswer:
+        """Narrow the names to the best that there is for the request.
+
+        Shadow nodes alone pass as they are. Otherwise the nodes of the best rank pass, and every other has a reason.
+        """
+        unknown, members = [], self._members
+        for name in names:
+            try:
+                members[name].append(name)
+            except KeyError:
+                unknown.append(name)
+        asked = [bucket for bucket in self._buckets.values() if bucket.asked]
+        try:
+            any_enforced = any(bucket.state.enforced for bucket in asked)
+            if not any_enforced and not (unknown and self._enforced):
+                return FilterAnswer(names, ())
+            return self._narrowed(request, asked, unknown, any_enforced=any_enforced)
+        finally:
+            for bucket in asked:
+                bucket.asked.clear()
+
+    def snapshot(self) -> Snapshot:
+        """The fleet as it is now. It is refused once the fleet has moved on."""
+        return Snapshot(self, self.version, {})
+
+    def groups(
+        self, names: Iterable[str] | None = None, skip: Collection[str] = ()
+    ) -> list[tuple[NodeState, list[str]]]:
+        """Known names by state, each once, in the order given; all nodes by name when no names are given."""
+        grouped: dict[int, tuple[NodeState, list[str]]] = {}
+        for name in sorted(self._views) if names is None else dict.fromkeys(names):
+            view = self._views.get(name)
+            if view is not None and name not in skip:
+                grouped.setdefault(id(view.state), (view.state, []))[1].append(name)
+        return list(grouped.values())
+
+    def _narrowed(
+        self, request: GpuRequest, asked: list[_Bucket], unknown: list[str], *, any_enforced: bool
+    ) -> FilterAnswer:
+        key = (class_of(request), any_enforced)
+        number = self._number(key)
+        best: Rank | None = None
+        failed: dict[str, list[str]] = {UNKNOWN_NODE: unknown} if unknown else {}
+        fits: list[tuple[Rank, _Bucket]] = []
+        for bucket in asked:
+            rank, text = bucket.answers.get(number) or self._answer(bucket, key, number)
+            if rank is None:
+                failed.setdefault(text, []).extend(bucket.asked)
+            else:
+                fits.append((rank, bucket))
+                if best is None or rank < best:
+                    best = rank
+        passed: list[str] = []
+        for rank, bucket in fits:
+            (passed if rank == best else failed.setdefault(BETTER_ELSEWHERE, [])).extend(bucket.asked)
+        return FilterAnswer(passed, list(failed.items()))
+
+    def _answer(self, bucket: _Bucket, key: tuple[GpuRequest, bool], number: int) -> tuple[Rank | None, str]:
+        request, any_enforced = key
+        verdict = judge(bucket.state, request, any_enforced=any_enforced)
+        answer = (verdict.rank, "") if isinstance(verdict, Fit) else (None, reason(verdict))
+        bucket.answers[number] = answer
+        return answer
+
+    def _number(self, key: tuple[GpuRequest, bool]) -> int:
+        """A small number for a class of request, good as a key in every bucket."""
+        number = self._classes.get(key)
+        if number is None:
+            if len(self._classes) >= CLASSES_MAX:
+                self._classes.clear()
+                self._orders.clear()
+                for bucket in self._buckets.values():
+                    bucket.answers.clear()
+                    bucket.orders.clear()
+            number = self._classes[key] = len(self._classes)
+        return number
+
+    def _new_order(self, key: tuple[GpuRequest, bool]) -> _Order:
+        number = self._number(key)
+        if len(self._orders) >= ORDERS_MAX:
+            oldest = self._orders.pop(next(iter(self._orders)))
+            for bucket in self._buckets.values():
+                bucket.orders.discard(oldest.key)
+        order = self._orders[key] = _Order(number)
+        for bucket in self._buckets.values():
+            if bucket.size:
+                self._enlist(bucket, key, order)
+        return order
+
+    def _list(self, bucket: _Bucket) -> None:
+        """Put a bucket that has a node again into the orders that it has left."""
+        for key, order in self._orders.items():
+            if order.key not in bucket.orders:
+                self._enlist(bucket, key, order)
+
+    def _enlist(self, bucket: _Bucket, key: tuple[GpuRequest, bool], order: _Order) -> None:
+        rank, _ = bucket.answers.get(order.key) or self._answer(bucket, key, order.key)
+        if rank is not None:
+            order.add(bucket, rank)
+
+    def _leave(self, view: NodeView) -> None:
+        bucket = self._buckets[view.state]
+        bucket.size -= 1
+        self._enforced -= view.state.enforced
+        if not bucket.size:
+            self._empty += 1
+            if self._empty > EMPTY_BUCKETS_MAX:
+                self._sweep()
+
+    def _sweep(self) -> None:
+        """Forget the empty buckets; the orders, which may name them, are made again when they are asked for."""
+        self._buckets = {state: bucket for state, bucket in self._buckets.items() if bucket.size}
+        self._empty = 0
+        self._orders.clear()
+        for bucket in self._buckets.values():
+            bucket.orders.clear()

@@ -1,0 +1,32 @@
+"""One node with its name: what a bucket of equal states leaves out."""
+
+from dataclasses import dataclass
+
+from atoll.core.ledger import Occupant, Owner
+from atoll.core.lifecycle import State
+from atoll.core.node_state import NodeState
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds GPUs of a node: by position where their UUIDs are known, by count in any case.
+
+    Attributes:
+        state: of the grant; None for an owner without one.
+    """
+
+    owner: Owner
+    gpus: int
+    count: int
+    state: State | None = None
+    occupant: Occupant | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """One node as the decision sees it, with what its bucket leaves out: name, UUIDs by position, and holders."""
+
+    name: str
+    state: NodeState
+    uuids: tuple[str | None, ...]
+    holders: tuple[Holder, ...] = ()
