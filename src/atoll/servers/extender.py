@@ -219,8 +219,8 @@ def _check_name(key: str, value: str) -> None:
 
 
 def _without_escapes(body: bytes) -> bool:
-    """Whether the names hold no JSON escape. Go writes NodeNames last, so the annotations of the pod are no matter."""
-    return body.find(b"\\", max(0, body.rfind(b'"NodeNames"'))) < 0
+    """Whether the names surely hold no JSON escape. Go writes NodeNames last, so what the pod holds is no matter."""
+    return body.find(b"\\", max(0, body.find(b'"NodeNames"'))) < 0
 
 
 def _filter_body(passed: Sequence[str], failed: Sequence[tuple[str, Sequence[str]]], *, plain: bool) -> bytes:

@@ -8,6 +8,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from atoll.core.reasons import Code
+from atoll.core.sentences import BETTER_ELSEWHERE, UNKNOWN_NODE
 from atoll.services.scheduling import Statistics
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -15,7 +16,8 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 SECONDS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """A filter call takes some 100 µs, a bind call two API writes; kube-scheduler gives up after its httpTimeout."""
 
-_CODES = frozenset(Code)
+_LABELS = {**{str(code): str(code) for code in Code}, BETTER_ELSEWHERE: "narrowed", UNKNOWN_NODE: "unknown-node"}
+"""How a reason, up to its colon, is counted; anything else is "other", so that labels stay few."""
 
 
 class Metrics:
@@ -36,7 +38,7 @@ class Metrics:
             registry=self._registry,
         )
         self._refused = Counter(
-            "atoll_nodes_refused", "Nodes that filter refused, by reason code", ("code",), registry=self._registry
+            "atoll_nodes_refused", "Nodes that filter did not pass, by reason code", ("code",), registry=self._registry
         )
         self._writes = Counter(
             "atoll_api_effects", "What was asked of the Kubernetes API, and how it went", ("effect", "outcome"),
@@ -56,8 +58,7 @@ class Metrics:
 
     def refused(self, reason: str, nodes: int) -> None:
         """Count refused nodes under the code that a reason begins with."""
-        code = reason.partition(":")[0].partition(" ")[0]
-        self._refused.labels(code if code in _CODES else "other").inc(nodes)
+        self._refused.labels(_LABELS.get(reason.partition(":")[0], "other")).inc(nodes)
 
     def performed(self, effect: str, outcome: str) -> None:
         self._writes.labels(effect, outcome).inc()
