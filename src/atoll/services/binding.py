@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from atoll.core.asking import Defaults, request_of
-from atoll.core.books import OPEN, holds_nothing, owner_of
+from atoll.core.books import OPEN, holds_nothing, owner_of, pod_gpus
 from atoll.core.effects import AnswerBind, Effect, PostBinding, ReadPod, Report
 from atoll.core.events import BindAsked
 from atoll.core.facts import PodFacts
@@ -222,6 +222,9 @@ class Binder:
 
     def _finish(self, attempt: Attempt, error: str) -> None:
         del self._attempts[attempt.uid]
+        pod = self._mirror.pods.get(attempt.uid)
+        if pod is not None and not pod_gpus(pod):
+            self._mirror.forget(pod.uid)  # it was read for this attempt; no watch will ever say that it is gone
         self._outbox.extend(AnswerBind(caller, error) for caller in attempt.callers)
 
     def _plan(self, attempt: Attempt, record: LedgerRecord) -> _Plan:

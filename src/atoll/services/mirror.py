@@ -106,6 +106,13 @@ class Mirror:
         if pod is not None and not pod.node:
             self._replace_pod(pod, replace(pod, node=node))
 
+    def forget(self, uid: str) -> None:
+        """Drop a pod of which nothing more will be heard."""
+        pod = self.pods.pop(uid, None)
+        if pod is not None:
+            self._leave(pod)
+            self.mark(pod.node)
+
     # What it comes to.
 
     def pod_is_gone(self, uid: str) -> bool:
@@ -200,10 +207,7 @@ class Mirror:
         self._gone[uid] = None
         if len(self._gone) > GONE_MAX:
             del self._gone[next(iter(self._gone))]
-        pod = self.pods.pop(uid, None)
-        if pod is not None:
-            self._leave(pod)
-            self.mark(pod.node)
+        self.forget(uid)
         self.mark(*self.granted_nodes(uid))
         return True
 

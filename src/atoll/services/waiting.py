@@ -27,12 +27,14 @@ Candidates = Sequence[str] | None
 
 @dataclass(slots=True)
 class Waiter:
-    """What filter remembers of a refused pod. Lost with a restart; the condition on the pod is not."""
+    """What filter remembers of a pod it refused, and of one it let pass after that. Lost with a restart; the condition
+    on the pod is not."""
 
     uid: str
-    version: int  # of the snapshot that it was refused on
+    version: int  # of the snapshot that it was last asked on
     candidates: Candidates
     said: tuple[Code, str] | None = None  # None = what the decision core says when the condition is written
+    passed: bool = False
 
 
 class Waiting:
@@ -59,7 +61,7 @@ class Waiting:
         self.leading = False
 
     def __len__(self) -> int:
-        return len(self._waiters)
+        return sum(not waiter.passed for waiter in self._waiters.values())
 
     def refused(self, waiter: Waiter) -> None:
         """Filter found no node. A one-node question about a nominated node says nothing about the other candidates."""
@@ -70,7 +72,11 @@ class Waiting:
         self._to_tell[waiter.uid] = None
 
     def passed(self, uid: str) -> None:
-        self._waiters.pop(uid, None)
+        """Filter found a node: the scheduler is at it, and needs no waking until something changes."""
+        pod = self._mirror.pods.get(uid)
+        if uid in self._waiters or (pod is not None and pod.placed is not None):
+            self._waiters[uid] = Waiter(uid, self._mirror.fleet.version, self._candidates(uid), passed=True)
+        self._to_tell.pop(uid, None)
 
     def seen(self, pod: PodFacts) -> None:
         """A pod was listed, changed or written."""
@@ -143,7 +149,9 @@ class Waiting:
                 self._write(pod, told)
             return
         waiter = self._waiters.get(pod.uid)
-        said = waiter and (waiter.said or self._said(pod, waiter.candidates))
+        if waiter is None or waiter.passed:
+            return
+        said = waiter.said or self._said(pod, waiter.candidates)
         if said and said != pod.placed and not holds_nothing(pod):
             code, why = said
             self._write(pod, SetPlaced(pod.uid, pod.namespace, pod.name, placed=False, reason=code, message=why))

@@ -1,0 +1,211 @@
+"""Pods that wait: what they carry, and who is woken when."""
+
+from dataclasses import replace
+
+from atoll.core.effects import RewritePod, SetPlaced
+from atoll.core.events import ConfigSeen, InventorySeen, PodGone, PodRewritten, PodSeen, PodWriteFailed
+from atoll.services.waiting import NUDGE_AFTER_S
+from tests.services.stage import ENFORCED, Stage, gpus, grant, inventory, ledger, node, pod, start
+
+SOON = NUDGE_AFTER_S + 0.1
+HALVES = (grant("x", gpus("n1", 0, 1)), grant("y", gpus("n1", 4, 5)))
+RUNNING = (pod("x", 2, node="n1"), pod("y", 2, node="n1"))
+
+
+def fragmented(*waiting, **more) -> Stage:
+    """One node with two free GPUs in each island."""
+    stage = start(node("n1"), inventory("n1"), pods=[*RUNNING, *waiting], ledgers=[ledger("n1", *HALVES)], **more)
+    stage.wait(SOON)
+    return stage
+
+
+def told(effects) -> list[SetPlaced]:
+    return [effect for effect in effects if isinstance(effect, SetPlaced)]
+
+
+def woken(effects) -> list[str]:
+    return [effect.name for effect in effects if isinstance(effect, RewritePod)]
+
+
+def carried_out(stage: Stage, effects) -> None:
+    """The API has taken the conditions."""
+    for effect in told(effects):
+        now = stage.service.mirror.pods[effect.uid]
+        placed = None if effect.placed else (effect.reason, effect.message)
+        stage.step(PodRewritten(replace(now, version=str(int(now.version) + 100), placed=placed)))
+
+
+def test_filter_itself_writes_nothing_and_answers_the_same_again():
+    stage = fragmented(pod("a"))
+
+    first = stage.filter(pod("a"), "n1")
+
+    assert first["n1"].startswith("Fragmented")
+    assert stage.filter(pod("a"), "n1") == first
+
+
+def test_a_refusal_is_written_once_however_often_it_is_asked_for():
+    stage = fragmented(pod("a"))
+    stage.filter(pod("a"), "n1")
+    effects = stage.wait(0)
+    assert [(said.placed, said.reason) for said in told(effects)] == [(False, "Fragmented")]
+    carried_out(stage, effects)
+
+    for _ in range(5):
+        stage.filter(pod("a"), "n1")
+        assert stage.wait(1) == []
+
+
+def test_a_refusal_with_other_blockers_is_written_again():
+    stage = fragmented(pod("a"))
+    stage.filter(pod("a"), "n1")
+    carried_out(stage, stage.wait(0))
+    stage.step(PodSeen(pod("f", 1, node="n1", scheduler="other")))
+
+    stage.filter(pod("a"), "n1")
+
+    assert [said.placed for said in told(stage.wait(0))] == [False]
+
+
+def test_a_condition_that_could_not_be_written_is_tried_again():
+    stage = fragmented(pod("a"))
+    stage.filter(pod("a"), "n1")
+    (first,) = told(stage.wait(0))
+    stage.step(PodWriteFailed("a-uid", "timed out"))
+
+    assert told(stage.wait(2)) == [first]
+
+
+def test_a_stale_refusal_on_a_bound_pod_is_taken_back():
+    refused = pod("a", placed=("Fragmented", "…"))
+    stage = start(pods=[refused])
+
+    (said,) = told(stage.step(PodSeen(replace(refused, version="11", node="n1"))))
+
+    assert said.placed
+    carried_out(stage, [said])
+    assert told(stage.wait(5)) == []
+
+
+def test_a_pod_that_was_never_refused_gets_no_condition():
+    stage = start(pods=[pod("a")])
+
+    assert stage.step(PodSeen(pod("a", version="11", node="n1"))) == []
+
+
+def test_a_waiter_is_woken_when_something_that_wakes_nobody_makes_it_fit():
+    stage = start(node("n1"), pods=[pod("a")])
+    stage.wait(SOON)
+    assert stage.filter(pod("a"), "n1")["n1"].startswith("TopologyUnknown")
+    carried_out(stage, stage.wait(0))
+
+    stage.step(inventory("n1"))
+
+    assert woken(stage.wait(SOON)) == ["a"]
+    assert woken(stage.wait(SOON)) == []
+
+
+def test_exactly_as_many_of_the_oldest_are_woken_as_fit_together():
+    waiting = [pod(name, created=created) for name, created in (("c", "3"), ("a", "1"), ("b", "2"))]
+    stage = start(node("n1"), pods=waiting)
+    stage.wait(SOON)
+    for one in waiting:
+        stage.filter(one, "n1")
+    carried_out(stage, stage.wait(0))
+
+    stage.step(inventory("n1"))
+
+    assert woken(stage.wait(SOON)) == ["a", "b"]
+
+
+def test_a_waiter_for_which_the_scheduler_asked_again_by_itself_is_left_alone():
+    stage = start(node("n1"), pods=[pod("a")])
+    stage.wait(SOON)
+    stage.filter(pod("a"), "n1")
+    carried_out(stage, stage.wait(0))
+    stage.step(inventory("n1"))
+
+    assert stage.filter(pod("a"), "n1") == {"n1": ""}
+    assert woken(stage.wait(SOON)) == []
+
+
+def test_a_change_that_helps_nobody_wakes_nobody():
+    stage = fragmented(pod("a"))
+    stage.filter(pod("a"), "n1")
+    carried_out(stage, stage.wait(0))
+
+    stage.step(ConfigSeen(replace(ENFORCED, quarantine=("GPU-n1-2",))))
+
+    assert woken(stage.wait(SOON)) == []
+
+
+def test_a_freed_island_wakes_its_waiter():
+    stage = fragmented(pod("a"))
+    stage.filter(pod("a"), "n1")
+    carried_out(stage, stage.wait(0))
+
+    stage.step(PodGone("x-uid"))
+
+    assert woken(stage.wait(SOON)) == ["a"]
+
+
+def test_only_the_leader_wakes():
+    stage = fragmented(pod("a"), leading=False)
+    stage.filter(pod("a"), "n1")
+    carried_out(stage, stage.wait(0))
+    stage.step(PodGone("x-uid"))
+
+    assert woken(stage.wait(SOON)) == []
+
+
+def test_after_a_restart_the_condition_says_who_waits():
+    stage = start(node("n1"), pods=[pod("a", placed=("TopologyUnknown", "…")), pod("b")])
+    stage.wait(SOON)
+
+    stage.step(InventorySeen(inventory("n1").inventory))
+
+    assert woken(stage.wait(SOON)) == ["a"]
+
+
+def test_a_waiter_is_woken_only_for_nodes_that_the_scheduler_offered():
+    stage = start(node("n1"), node("n2"), inventory("n2"), pods=[pod("a")])
+    stage.wait(SOON)
+    stage.filter(pod("a"), "n1")
+    carried_out(stage, stage.wait(0))
+
+    stage.step(ConfigSeen(replace(ENFORCED, quarantine=("GPU-n2-0",))))
+
+    assert woken(stage.wait(SOON)) == []
+
+
+def test_an_invalid_request_is_refused_on_every_node_and_says_so_on_the_pod():
+    wrong = pod("a", policy="restricted")
+    stage = start(pods=[wrong])
+
+    answer = stage.filter(wrong, "n1", "n2")
+
+    assert all(why.startswith("InvalidRequest") and "Restricted" in why for why in answer.values())
+    assert [said.reason for said in told(stage.wait(0))] == ["InvalidRequest"]
+
+
+def test_preempt_keeps_a_node_only_where_the_victims_open_a_domain():
+    stage = fragmented(pod("a"))
+
+    assert stage.service.preempt(pod("a"), {"n1": ["x-uid"]}) == ("n1",)
+    assert stage.service.preempt(pod("a"), {"n1": []}) == ()
+    assert stage.service.preempt(pod("a", 8), {"n1": ["x-uid"]}) == ()
+    assert stage.service.preempt(pod("a", 8), {"n1": ["x-uid", "y-uid"]}) == ("n1",)
+
+
+def test_preempt_counts_foreign_victims():
+    stage = start(node("n1"), inventory("n1"), pods=[pod("f", 2, node="n1", scheduler="other")])
+
+    assert stage.service.preempt(pod("a"), {"n1": ["f-uid"]}) == ("n1",)
+    assert stage.service.preempt(pod("a"), {"n1": []}) == ()
+
+
+def test_preempt_lets_pods_without_gpus_through_and_wrong_ones_not():
+    stage = start()
+
+    assert stage.service.preempt(pod("web", 0), {"n1": [], "n9": []}) == ("n1", "n9")
+    assert stage.service.preempt(pod("a", policy="restricted"), {"n1": []}) == ()
