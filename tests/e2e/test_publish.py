@@ -11,10 +11,10 @@ from atoll.adapters.dumps import DumpFile, read_topology
 from atoll.adapters.kube import manifests, names
 from atoll.adapters.kube.codec_inventory import inventory_of
 from atoll.adapters.kube.wire_atoll import GpuNode
+from atoll.adapters.nvidia_smi.render import render_list, render_matrix
 from atoll.cli.topology_publish import topology_publish
 from atoll.core.errors import AtollError
 from atoll.core.facts import Inventory, Source
-from tests.e2e.installation import dump_files
 from tests.realkube import fleet
 from tests.realkube.api import ApiError, wait_until
 from tests.realkube.harness import ControlPlane
@@ -55,7 +55,12 @@ def node(plane: ControlPlane) -> Iterator[str]:
 
 
 def files_of(machine: str, folder: Path) -> list[str]:
-    return [str(path) for path in dump_files(load(machine, machine), folder / machine)]
+    """What `nvidia-smi topo -m` and `-L` would have printed there."""
+    topology = load(machine, machine)
+    matrix, gpus = folder / f"{machine}-matrix", folder / f"{machine}-list"
+    matrix.write_text(render_matrix(topology))
+    gpus.write_text(render_list(topology))
+    return [str(matrix), str(gpus)]
 
 
 def stored(plane: ControlPlane, node: str) -> Inventory | None:
