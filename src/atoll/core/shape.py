@@ -154,16 +154,16 @@ def _names(scope: Scope, domains: Domains, devices: tuple[Device, ...]) -> tuple
         order = lows.index(block & -block)
         number: int | None
         if scope is Scope.NUMA_NODE:
-            number = _common([devices[n].numa for n in members])
+            number = _agreed([devices[n].numa for n in members])
         elif scope is Scope.SOCKET:
-            number = _common([devices[n].socket for n in members])
+            number = _agreed([devices[n].socket for n in members])
         else:
             number = order if domains.known else None
         names.append(f"{scope} ?{order}" if number is None else f"{scope} {number}")
     return tuple(names)
 
 
-def _common(numbers: list[int | None]) -> int | None:
+def _agreed(numbers: list[int | None]) -> int | None:
     return numbers[0] if len(set(numbers)) == 1 else None
 
 
