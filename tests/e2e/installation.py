@@ -5,6 +5,7 @@ set-up). `atoll serve` runs as its own process with nothing but the printed role
 text that our renderer writes from catalogue machines, published by `atoll topology publish`.
 """
 
+import contextlib
 import http.client
 import itertools
 import json
@@ -20,7 +21,9 @@ import yaml
 
 from atoll.adapters.catalogue import load
 from atoll.adapters.nvidia_smi.render import render_list, render_matrix
-from atoll.core.topology import NodeTopology
+from atoll.core.gpuset import positions
+from atoll.core.id_list import id_mask
+from atoll.core.topology import Device, NodeTopology
 from tests.realkube import fleet
 from tests.realkube.api import Json, wait_until
 from tests.realkube.harness import LOOPBACK, ControlPlane, free_port
@@ -228,19 +231,24 @@ def islands_of(topology: NodeTopology) -> tuple[frozenset[str], ...]:
 def dump_files(topology: NodeTopology, folder: Path) -> list[Path]:
     """The files that `nvidia-smi topo -m`, `topo -mp`, `-L` and `lscpu` would have left."""
     folder.mkdir(parents=True)
-    nodes = sorted({(device.numa, device.socket) for device in topology.devices if device.numa is not None})
     texts = {
         "topo-m.txt": render_matrix(topology),
         "topo-mp.txt": render_matrix(topology, pcie=True),
         "gpu-list.txt": render_list(topology),
     }
-    if nodes and all(socket is not None for _, socket in nodes):
-        header = "# CPU,Core,Socket,Node,,L1d,L1i,L2,L3\n"
-        rows = (f"{n},{n},{socket},{numa},,{n},{n},{n},{socket}\n" for n, (numa, socket) in enumerate(nodes))
-        texts["lscpu-p.txt"] = header + "".join(rows)
+    if all(device.socket is not None for device in topology.devices):
+        texts["lscpu-p.txt"] = "# CPU,Core,Socket,Node,,L1d,L1i,L2,L3\n" + "".join(
+            f"{cpu},{cpu},{device.socket},{device.numa},,{cpu},{cpu},{cpu},{device.socket}\n"
+            for cpu, device in sorted(_cpus(topology).items())
+        )
     for name, text in texts.items():
         (folder / name).write_text(text)
     return [folder / name for name in texts]
+
+
+def _cpus(topology: NodeTopology) -> dict[int, Device]:
+    """Each CPU with a GPU that it is local to."""
+    return {cpu: device for device in topology.devices for cpu in positions(id_mask(device.cpu_affinity) or 0)}
 
 
 def atoll(*arguments: str) -> str:
@@ -255,8 +263,12 @@ def _status(url: str, ca: Path) -> str:
     where = urlsplit(url)
     try:
         context = ssl.create_default_context(cafile=str(ca))
-        connection = http.client.HTTPSConnection(str(where.hostname), where.port, timeout=2, context=context)
-        connection.request("GET", where.path)
-        return str(connection.getresponse().status)
     except OSError:
-        return ""
+        return ""  # not made yet
+    connection = http.client.HTTPSConnection(str(where.hostname), where.port, timeout=2, context=context)
+    with contextlib.closing(connection):
+        try:
+            connection.request("GET", where.path)
+            return str(connection.getresponse().status)
+        except (OSError, http.client.HTTPException):
+            return ""
