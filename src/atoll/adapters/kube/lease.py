@@ -79,10 +79,16 @@ def step(candidate: Candidate, now: float) -> Action:
     return Action.TAKE if ended or not spec.holder_identity else Action.WAIT
 
 
-async def leadership(client: KubeClient, namespace: str, me: str) -> AsyncGenerator[LeadershipChanged, None]:
+async def leadership(
+    client: KubeClient, namespace: str, me: str, period_s: float = PERIOD_S
+) -> AsyncGenerator[LeadershipChanged, None]:
     """Stand for election for as long as it is asked for; each change of our own role is one event.
 
     Closing the iterator lets the lease go, so that a successor need not wait for its end.
+
+    Args:
+        me: unique among those that run at the same time.
+        period_s: how often the Lease is looked at, and renewed by the one that leads.
     """
     candidate, led = Candidate(me), False
     try:
@@ -93,7 +99,7 @@ async def leadership(client: KubeClient, namespace: str, me: str) -> AsyncGenera
                 led = leads
                 log.info("leadership", leading=led, me=me)
                 yield LeadershipChanged(led)
-            await asyncio.sleep(PERIOD_S)
+            await asyncio.sleep(period_s)
     finally:
         if led and candidate.seen is not None:
             await _release(client, namespace, candidate.seen)

@@ -7,7 +7,7 @@ version; after a 410 the kind is listed anew and the difference is told.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 import msgspec
@@ -40,7 +40,7 @@ class Expired(Exception):
     """410: the server has forgotten the version that we would go on from."""
 
 
-async def watch_cluster(client: KubeClient, resources: tuple[str, ...]) -> AsyncIterator[WatchEvent]:
+async def watch_cluster(client: KubeClient, resources: tuple[str, ...]) -> AsyncGenerator[WatchEvent, None]:
     """`ports.ClusterApi.watch`. Close the iterator to stop the connections."""
     batches: Batches = asyncio.Queue(QUEUED_BATCHES)
     ledgers_listed = asyncio.Event()
@@ -120,9 +120,13 @@ class _KindWatch:
                 if found.status == _EXPIRED:
                     raise Expired
                 raise Unanswered(f"watch of {self.kind}: {found.why}")
+            told = False
             async for lines in whole_lines(found):
                 await self._put([event for line in lines for event in self._read(line)])
-                self._pause_s = BACKOFF_MIN_S
+                self._pause_s, told = BACKOFF_MIN_S, True
+        if not told:
+            # A server that ends watches at once is not asked again at once.
+            await asyncio.sleep(BACKOFF_MIN_S)
 
     def _read(self, line: bytes) -> list[WatchEvent]:
         entry = _line.decode(line)
