@@ -373,6 +373,17 @@ def test_shadow_without_inventory_grants_by_count():
     assert granted.count == 4
 
 
+def test_a_shadow_node_is_no_way_round_the_rule_where_an_enforced_one_was_offered():
+    mixed = NodeConfigObject("all", node_names=("n1",), enforcement=Enforcement.ENFORCE)
+    stage = start(pods=[pod("a"), pod("b", 3)], config=mixed)
+    stage.filter(pod("a"), "n1", "n2")
+    stage.see(PodSeen(pod("f", 2, node="n2", scheduler="other")))
+
+    (answer,) = stage.bind(pod("a"), "n2")
+
+    assert answer.error.startswith("TopologyUnknown")
+
+
 def test_a_grant_of_a_pod_that_nobody_has_seen_counts_and_asks_for_the_pod():
     stage = start(node("n1"), inventory("n1"), pods=[pod("a", 8)], ledgers=[ledger("n1", grant("x", gpus("n1", 0)))])
 

@@ -3,16 +3,22 @@
 from collections.abc import Sequence
 
 from atoll.core.asking import Defaults, request_of
+from atoll.core.assess import assess, restricted
 from atoll.core.books import owner_of
 from atoll.core.decide import decide
 from atoll.core.facts import Enforcement, PodFacts
-from atoll.core.fleet import Fleet
+from atoll.core.fleet import Fleet, NodeView
 from atoll.core.ledger import Grant, LedgerRecord, NodeMode
 from atoll.core.lifecycle import State
 from atoll.core.reasons import Code
 from atoll.core.request import GpuRequest, InvalidRequest
-from atoll.core.verdict import Placement, Rejection
+from atoll.core.sentences import reason
+from atoll.core.snapshot import Snapshot
+from atoll.core.verdict import Placement, Refusal, Rejection
 from atoll.services.mirror import Mirror
+
+OFFERED_MAX = 1024
+"""Pods between a filter call and its bind call; kube-scheduler has a few dozen of them at once."""
 
 
 class Court:
@@ -21,9 +27,17 @@ class Court:
     def __init__(self, mirror: Mirror, defaults: Defaults) -> None:
         self._mirror = mirror
         self.defaults = defaults
+        self._offered: dict[str, Sequence[str]] = {}
 
     def enforced(self, node: str) -> bool:
         return self._mirror.config(node).enforcement is Enforcement.ENFORCE
+
+    def offered(self, uid: str, names: Sequence[str]) -> None:
+        """Remember among which nodes the scheduler chooses for a pod, until it is bound; the oldest are forgotten."""
+        if self._mirror.fleet.any_enforced:
+            self._offered[uid] = names
+            if len(self._offered) > OFFERED_MAX:
+                del self._offered[next(iter(self._offered))]
 
     def held_on(self, uid: str) -> str | None:
         """The node that keeps GPUs for the pod. Grants of shadow nodes keep nobody from going elsewhere."""
@@ -39,26 +53,26 @@ class Court:
 
     def grant(self, pod: PodFacts, request: GpuRequest, node: str, record: LedgerRecord) -> Grant | str:
         """A grant for the pod on the node, its ledger being `record`; or why not, in one line."""
+        names = self._offered.pop(pod.uid, ())
         view = self._mirror.view(node, record)
         if view is None:
             return f"node {node} is not known"
-        fleet = Fleet()
-        fleet.put(view)
-        decision = decide(fleet.snapshot(), request, (node,))
+        if not view.state.enforced and restricted(request) and self._any_enforced(names):
+            # Rule 11: with an enforced candidate beside it, a shadow node must not be the way round the rule.
+            verdict = assess(view.state, request)
+            if isinstance(verdict, Refusal):
+                return reason(verdict)
+        decision = decide(_alone(view), request, (node,))
         if isinstance(decision, Placement):
             return _grant(pod, decision, view.state.mode)
-        if view.state.enforced:
-            return f"{decision.code}: {decision.message}"
-        raise AssertionError("a shadow node never refuses")
+        return reason(decision.nodes[0][0])
 
     def fits_without(self, request: GpuRequest, node: str, uids: frozenset[str]) -> bool:
         """Whether the node can serve the request once these pods are gone."""
         view = self._mirror.view(node, without=uids)
         if view is None:
             return False
-        fleet = Fleet()
-        fleet.put(view)
-        return isinstance(decide(fleet.snapshot(), request, (node,)), Placement)
+        return isinstance(decide(_alone(view), request, (node,)), Placement)
 
     def said(self, pod: PodFacts, names: Sequence[str] | None) -> tuple[Code, str] | None:
         """Code and short text of the pod's refusal; None when it fits by now."""
@@ -80,6 +94,16 @@ class Court:
                 snapshot = snapshot.with_grants((decision,))
                 fit.append(pod)
         return fit
+
+    def _any_enforced(self, names: Sequence[str]) -> bool:
+        return any((view := self._mirror.fleet.get(name)) is not None and view.state.enforced for name in names)
+
+
+def _alone(view: NodeView) -> Snapshot:
+    """The node as a fleet of one."""
+    fleet = Fleet()
+    fleet.put(view)
+    return fleet.snapshot()
 
 
 def _grant(pod: PodFacts, placement: Placement, mode: NodeMode) -> Grant:

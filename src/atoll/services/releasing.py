@@ -103,7 +103,7 @@ class Releaser:
 
     def tick(self, now: float) -> list[str]:
         """Forget what has rested, so that it is asked again where the need is still there; returns nodes to sweep."""
-        nodes = []
+        nodes: list[str] = []
         for asked in (self._reads, self._rewrites):
             for uid in [uid for uid, one in asked.items() if one.rest_until is not None and one.rest_until <= now]:
                 del asked[uid]

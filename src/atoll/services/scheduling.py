@@ -117,6 +117,7 @@ class Scheduling:
         answer = self._mirror.fleet.filter(request, names)
         if answer.passed:
             self._waiting.passed(pod.uid)
+            self._court.offered(pod.uid, names)
         else:
             self._waiting.refused(Waiter(pod.uid, self._mirror.fleet.version, names))
         return answer

@@ -68,7 +68,8 @@ class Shell:
         """Bind the pod; returns why it was not bound, "" when it was. A caller that gives up may just be cancelled."""
         self._attempts += 1
         attempt = self._attempts
-        answer = self._callers[attempt] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._callers[attempt] = answer
         self._events.put_nowait(BindAsked(attempt, pod_uid, namespace, name, node))
         try:
             return await answer

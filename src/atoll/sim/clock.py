@@ -4,7 +4,7 @@ import heapq
 import random
 from collections.abc import Callable
 
-Call = Callable[[], None]
+Call = Callable[[], object]
 
 
 class Timeline:
