@@ -1,0 +1,1 @@
+"""Outbound: one folder or module per outside system. They translate at the edge and decide nothing."""

@@ -1,0 +1,1 @@
+"""The program `atoll`, one file per verb."""

@@ -1,0 +1,1 @@
+"""What other deciders would do, as pure functions of values."""

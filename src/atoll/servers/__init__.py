@@ -1,0 +1,1 @@
+"""Inbound: bytes in, one typed call of a service, bytes out."""
