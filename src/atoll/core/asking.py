@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from enum import StrEnum
+from functools import lru_cache
 from typing import TypeVar
 
 from atoll.core.errors import quoted
-from atoll.core.request import GpuRequest, InvalidRequest, PodAsk, Policy, ServiceClass
+from atoll.core.request import ContainerAsk, GpuRequest, InvalidRequest, PodAsk, Policy, ServiceClass
 from atoll.core.scope import DEFAULT_SCOPES, Scope
 
 POLICY = "atoll.dev/policy"
@@ -38,10 +39,16 @@ BUILT_IN = Defaults()
 def request_of(ask: PodAsk, defaults: Defaults = BUILT_IN) -> GpuRequest | InvalidRequest | None:
     """What the pod asks for; None when it asks for no GPU."""
     containers = tuple(container for container in ask.containers if container.gpus > 0)
-    if not containers:
-        return None
+    return _remembered(containers, tuple(ask.annotations.items()), defaults) if containers else None
+
+
+@lru_cache(maxsize=512)
+def _remembered(
+    containers: tuple[ContainerAsk, ...], words: tuple[tuple[str, str], ...], defaults: Defaults
+) -> GpuRequest | InvalidRequest:
+    """Pods come in series that say the same, and filter asks about each several times."""
     try:
-        return _request(replace(ask, containers=containers), defaults)
+        return _request(PodAsk(containers, dict(words)), defaults)
     except _WrongValueError as wrong:
         return InvalidRequest(str(wrong))
 
