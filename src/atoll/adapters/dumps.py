@@ -66,6 +66,12 @@ def _read(text: DumpText) -> Source | Sockets:
         return Source(text.name, header.line, parse_matrix(text, header).topology())
     if found["a GPU list"]:
         gpus = parse_gpu_list(text)
+        indices = [gpu.index for gpu in gpus]
+        if indices != list(range(len(gpus))):
+            listed = ", ".join(map(str, indices))
+            raise text.line_refusal(
+                1, found=f"a list of GPUs {listed}", expected="GPUs from 0 without a gap", remedy="Is a line missing?"
+            )
         devices = tuple(Device(index=gpu.index, uuid=gpu.uuid, model=gpu.model, mig=gpu.mig) for gpu in gpus)
         return Source(text.name, 1, NodeTopology(devices, ((PairLink(),) * len(gpus),) * len(gpus)))
     if found["lscpu"]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 
+import typer
 import yaml
 from rich.console import Console
 
@@ -14,7 +15,7 @@ from atoll.adapters.dump_text import DUMP_BYTES_MAX
 from atoll.adapters.dumps import DumpFile, read_topology
 from atoll.cli.topology_document import document_of
 from atoll.cli.topology_tiles import print_tiles
-from atoll.core.errors import AtollError
+from atoll.core.errors import DumpError
 from atoll.core.topology import NodeTopology
 
 STDIN = "-"
@@ -33,10 +34,10 @@ def read_files(names: Sequence[str]) -> list[DumpFile]:
     """The files, each read no further than the largest that could be accepted.
 
     Raises:
-        AtollError: one cannot be read; the message names it.
+        DumpError: one cannot be read; the message names it.
     """
     if names.count(STDIN) > 1:
-        raise AtollError("standard input (-) can be given once")
+        raise typer.BadParameter("standard input (-) can be given once")
     return [DumpFile(name, _read(name)) for name in names]
 
 
@@ -48,17 +49,18 @@ def _read(name: str) -> bytes:
             return file.read(DUMP_BYTES_MAX + 1)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise AtollError(f"{name}: cannot be read ({why})") from error
+        raise DumpError(name, 0, 0, found=f"nothing to read ({why})", expected="a file") from error
 
 
 def topology_from(names: Sequence[str], machine: str | None) -> NodeTopology:
     """The topology of the files, or of a catalogue machine under its own name.
 
     Raises:
-        AtollError: none or both are given, or one of them cannot be read.
+        DumpError: a file cannot be trusted.
+        typer.BadParameter: neither or both are given, or the catalogue has no such machine.
     """
-    if bool(names) == bool(machine):
-        raise AtollError(
+    if bool(names) == bool(machine) or (machine and machine not in catalogue.names()):
+        raise typer.BadParameter(
             "give files of one node (nvidia-smi topo -m, topo -mp, -L, lscpu, a machine file; - is standard input), "
             f"or --machine with one of: {', '.join(catalogue.names())}"
         )

@@ -1,11 +1,9 @@
 """A topology for people: islands as tiles, the link matrix, the domains of each scope, and what is unknown."""
 
-from rich.columns import Columns
-from rich.console import Console, Group, RenderableType
-from rich.panel import Panel
-from rich.table import Table
+from rich.console import Console
 from rich.text import Text
 
+from atoll.cli.tiles import FREE, OUT, WIDTH, Island, Tile, draw, plain
 from atoll.cli.topology_document import members
 from atoll.core.domains import Domains, domains_of, nvlink_graph
 from atoll.core.scope import Scope
@@ -18,13 +16,14 @@ _STYLE = {PcieLink.PIX: "green", PcieLink.PXB: "green", PcieLink.PHB: "yellow", 
 def print_tiles(topology: NodeTopology, console: Console, *, wide: bool) -> None:
     """Print the topology; `wide` adds a line per GPU with everything known of it."""
     console.print(_headline(topology), soft_wrap=True)
-    console.print(Columns(_islands(topology), padding=(0, 1)))
-    console.print(_matrix(topology), soft_wrap=True)
+    for line in draw(_islands(topology), min(WIDTH, console.width)):
+        console.print(plain(line, console.encoding), soft_wrap=True)
     console.print()
+    console.print(_matrix(topology), soft_wrap=True)
     _print_domains(topology, console)
     if wide:
         console.print()
-        console.print(_devices(topology), soft_wrap=True)
+        console.print(Text(_devices(topology)), soft_wrap=True)
     for unknown in unknowns_of(topology):
         gpus = ranges(unknown.gpus)
         console.print(
@@ -39,20 +38,28 @@ def _headline(topology: NodeTopology) -> Text:
     return Text(f"{len(topology.devices)} GPUs{nics}" + (f": {', '.join(models)}" if models else ""), "bold")
 
 
-def _islands(topology: NodeTopology) -> list[RenderableType]:
-    """One tile per NUMA domain; its lines are the PCIe switches (or single GPUs) in it."""
+def _islands(topology: NodeTopology) -> list[Island]:
+    """One island per NUMA domain; a lost, sick or split GPU is marked, and the foot tells the PCIe switches inside."""
     domains = domains_of(topology)
     numa, switch = domains[Scope.NUMA_NODE], domains[Scope.PCIE_SWITCH]
     index = [device.index for device in topology.devices]
-    tiles: list[RenderableType] = []
-    for block in sorted(numa.closed + numa.open, key=lambda mask: mask & -mask):
-        lines = [
-            Text("  ".join(f"GPU{number}" for number in members(index, group & block)), "cyan")
-            for group in sorted(switch.closed + switch.open, key=lambda mask: mask & -mask)
-            if group & block
-        ]
-        tiles.append(Panel(Group(*lines), title=_title(topology, block, known=block in numa.closed), expand=False))
-    return tiles
+    islands = []
+    for block in _sorted(numa):
+        tiles = tuple(
+            Tile(device.index, OUT if device.mig or device.health != Health.HEALTHY else FREE)
+            for position, device in enumerate(topology.devices)
+            if block >> position & 1
+        )
+        inside = [members(index, group & block) for group in _sorted(switch)]
+        shared = " ".join(f"{{{ranges(tuple(group))}}}" for group in inside if len(group) > 1)
+        foot = f"PCIe switch {shared}" if shared else ""
+        islands.append(Island(_title(topology, block, known=block in numa.closed), tiles, foot))
+    return islands
+
+
+def _sorted(domains: Domains) -> list[int]:
+    """All blocks by their lowest GPU."""
+    return sorted(domains.closed + domains.open, key=lambda mask: mask & -mask)
 
 
 def _title(topology: NodeTopology, block: int, *, known: bool) -> str:
@@ -109,9 +116,9 @@ def _print_domains(topology: NodeTopology, console: Console) -> None:
 
 def _sets(index: list[int], domains: Domains) -> str:
     """Closed blocks in braces; blocks that may belong to another one's domain get a question mark."""
-    blocks = sorted(domains.closed + domains.open, key=lambda mask: mask & -mask)
     return " ".join(
-        "{" + ranges(tuple(members(index, block))) + "}" + ("" if block in domains.closed else "?") for block in blocks
+        "{" + ranges(tuple(members(index, block))) + "}" + ("" if block in domains.closed else "?")
+        for block in _sorted(domains)
     )
 
 
@@ -126,13 +133,14 @@ def ranges(numbers: tuple[int, ...]) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
 
 
-def _devices(topology: NodeTopology) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for heading in ("GPU", "UUID", "PCI", "NUMA", "SOCKET", "CPUS", "ROOT", "SWITCH", "MODEL", "STATE"):
-        table.add_column(heading, no_wrap=True, overflow="ignore")
-    for device in topology.devices:
-        table.add_row(*(str(value) if value is not None else "?" for value in _facts(device)))
-    return table
+def _devices(topology: NodeTopology) -> str:
+    """One line per GPU; as wide as it needs to be, because a cut UUID is of no use."""
+    rows: list[tuple[str, ...]] = [("GPU", "UUID", "PCI", "NUMA", "SOCKET", "CPUS", "ROOT", "SWITCH", "MODEL", "STATE")]
+    rows += [tuple("?" if fact is None else str(fact) for fact in _facts(device)) for device in topology.devices]
+    widths = [max(map(len, column)) + 2 for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
 
 
 def _facts(device: Device) -> tuple[object, ...]:

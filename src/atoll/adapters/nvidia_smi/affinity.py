@@ -9,6 +9,7 @@ from atoll.adapters.nvidia_smi.header import Header, Tail
 from atoll.adapters.nvidia_smi.rows import Body, Row
 from atoll.adapters.nvidia_smi.tokens import words
 from atoll.core.errors import quoted
+from atoll.core.id_list import id_mask
 
 EMPTY_CELL_SHIFT = 6  # an empty 8-wide cell moves the next word by 8; hand-made columns differ by less
 
@@ -23,7 +24,12 @@ def tail_cells(body: Body, header: Header, label: str, row: Row) -> dict[Tail, s
     if len(given) < len(header.tail) and header.tail[:1] == (Tail.CPU,) and _cpu_cell_is_empty(body, header, row):
         values = [None, *given]
     values += [None] * (len(header.tail) - len(values))
-    return dict(zip(header.tail, values, strict=True))
+    cells = dict(zip(header.tail, values, strict=True))
+    numa = cells.get(Tail.NUMA)
+    if numa is not None and numa != "N/A" and id_mask(numa) is None:
+        at = row.start + 1 + len(row.cells) + (row.tail.index(numa) if numa in row.tail else 0)
+        raise body.refusal(at, found=f"NUMA Affinity {quoted(numa)}", expected="a node such as 1, a range, or N/A")
+    return cells
 
 
 def _joined_lists(tail: list[str]) -> list[str]:
@@ -47,13 +53,16 @@ def _cpu_cell_is_empty(body: Body, header: Header, row: Row) -> bool:
     if body.line_of[last_link + 1] != line:
         return False
     text = body.text.lines[line - 1]
-    link_at, link_end = _place(text, words(text), last_link - body.line_of.index(line))
+    position = last_link - body.line_of.index(line)
+    link_at, link_end = _place(text, words(text), position)
     word_at = text.index(row.tail[0], link_end)
     between = text[link_end:word_at]
     if "|" in text:
         return between.count("|") > 1
-    if "\t" in between:
-        return between.count("\t") > 1
+    if "\t" in between and position > 0:
+        # In hand-aligned text two tabs may separate all cells; an empty cell has one more than those.
+        _, previous_end = _place(text, words(text), position - 1)
+        return between.count("\t") > text[previous_end:link_at].count("\t")
     heading = body.text.lines[header.line - 1]
     names = words(heading)
     if "CPU" not in names:

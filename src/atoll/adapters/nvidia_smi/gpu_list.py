@@ -11,9 +11,9 @@ from atoll.core.errors import quoted
 EXPECTED = "GPU <index>: <model> (UUID: GPU-<hex>)"
 
 _LISTED = re.compile(r"GPU\s+\d+:|MIG\s+\S+\s+Device\s")
-_GPU = re.compile(
-    r"GPU (0|[1-9]\d{0,2}): (\S.{0,126}?) \(UUID: (GPU-[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})\)"
-)
+_UUID = r"GPU-[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
+_GPU = re.compile(rf"GPU (0|[1-9]\d{{0,2}}): (\S(?:(?!UUID:).){{0,126}}?) \(UUID: ({_UUID})\)")
+
 _MIG = re.compile(r"MIG (\S{1,64})\s+Device\s+\d{1,3}: \(UUID: MIG-[0-9A-Fa-f/GPU-]{1,100}\)")
 
 
