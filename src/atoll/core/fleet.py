@@ -232,9 +232,16 @@ class Fleet:
                 if best is None or rank < best:
                     best = rank
         passed: list[str] = []
+        several = False
         for rank, bucket in fits:
-            (passed if rank == best else failed.setdefault(BETTER_ELSEWHERE, [])).extend(bucket.asked)
-        return FilterAnswer(passed, list(failed.items()))
+            if rank != best:
+                failed.setdefault(BETTER_ELSEWHERE, []).extend(bucket.asked)
+            else:
+                several = bool(passed)
+                passed.extend(bucket.asked)
+        if several:
+            passed.sort()  # the order of buckets is their history, which no answer may show
+        return FilterAnswer(passed, sorted(failed.items()))
 
     def _answer(self, bucket: _Bucket, key: tuple[GpuRequest, bool], number: int) -> tuple[Rank | None, str]:
         request, any_enforced = key
