@@ -78,7 +78,7 @@ def wish(gpus: int, *scopes: Scope, policy: Policy = Policy.RESTRICTED, **other:
 
 def _names(chain: Sequence[Domains]) -> tuple[tuple[str, ...], ...]:
     return tuple(
-        tuple(f"{scope} {n}" for n in range(len(known.closed + known.open)))
+        tuple("Node" if scope is Scope.NODE else f"{scope} {n}" for n in range(len(known.closed + known.open)))
         for scope, known in zip(CHAIN, chain, strict=True)
     )
 
