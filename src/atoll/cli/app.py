@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from atoll.cli import manifests
+from atoll.cli.demo import demo
 from atoll.cli.serve import serve
 from atoll.cli.topology_publish import topology_publish
 from atoll.cli.topology_show import Output, show, topology_from
@@ -43,6 +44,7 @@ def topology_show(
     show(topology_from(files or [], machine), output, Console())
 
 
+app.command()(demo)
 app.command()(serve)
 topology.command("publish")(topology_publish)
 app.add_typer(topology)
