@@ -20,7 +20,7 @@ if sys.platform == "linux":
     ctypes.CDLL(None).prctl(1, 9)
 if os.getppid() != int(sys.argv[1]):
     sys.exit("the test run is gone")
-os.execv(sys.argv[2], sys.argv[2:])
+os.execvp(sys.argv[2], sys.argv[2:])
 """
 
 
