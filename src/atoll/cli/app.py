@@ -13,6 +13,7 @@ from atoll.cli import manifests
 from atoll.cli.demo import demo
 from atoll.cli.serve import serve
 from atoll.cli.topology_publish import topology_publish
+from atoll.cli.topology_render import topology_render
 from atoll.cli.topology_show import Output, show, topology_from
 from atoll.core.errors import AtollError, DumpError
 
@@ -47,6 +48,7 @@ def topology_show(
 app.command()(demo)
 app.command()(serve)
 topology.command("publish")(topology_publish)
+topology.command("render")(topology_render)
 app.add_typer(topology)
 app.add_typer(manifests.app)
 

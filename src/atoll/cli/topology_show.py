@@ -52,8 +52,8 @@ def _read(name: str) -> bytes:
         raise DumpError(name, 0, 0, found=f"nothing to read ({why})", expected="a file") from error
 
 
-def topology_from(names: Sequence[str], machine: str | None) -> NodeTopology:
-    """The topology of the files, or of a catalogue machine under its own name.
+def topology_from(names: Sequence[str], machine: str | None, node: str | None = None) -> NodeTopology:
+    """The topology of the files, or of a catalogue machine as the node of that name (default: the machine's).
 
     Raises:
         DumpError: a file cannot be trusted.
@@ -64,7 +64,7 @@ def topology_from(names: Sequence[str], machine: str | None) -> NodeTopology:
             "give files of one node (nvidia-smi topo -m, topo -mp, -L, lscpu, a machine file; - is standard input), "
             f"or --machine with one of: {', '.join(catalogue.names())}"
         )
-    return catalogue.load(machine, machine) if machine else read_topology(read_files(names))
+    return catalogue.load(machine, node or machine) if machine else read_topology(read_files(names))
 
 
 def show(topology: NodeTopology, output: Output, console: Console) -> None:

@@ -20,6 +20,7 @@ def print_tiles(topology: NodeTopology, console: Console, *, wide: bool) -> None
         console.print(plain(line, console.encoding), soft_wrap=True)
     console.print()
     console.print(_matrix(topology), soft_wrap=True)
+    console.print()
     _print_domains(topology, console)
     if wide:
         console.print()

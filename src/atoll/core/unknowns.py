@@ -28,9 +28,12 @@ def unknowns_of(topology: NodeTopology) -> tuple[Unknown, ...]:
     masked = {gpu for a, b in pairs if topology.links[a][b].pcie is None for gpu in (a, b)}
     unlinked = {gpu for a, b in pairs if topology.links[a][b].nvlinks is None for gpu in (a, b)}
     without_uuid = {at for at, device in enumerate(devices) if device.uuid is None}
+    unplaced = {
+        Scope.NUMA_NODE: {at for at, device in enumerate(devices) if device.numa is None},
+        Scope.SOCKET: {at for at, device in enumerate(devices) if device.socket is None},
+    }
     open_numa, open_socket = (
-        {at for at in range(len(devices)) for block in domains[scope].open if block >> at & 1}
-        for scope in (Scope.NUMA_NODE, Scope.SOCKET)
+        {at for at in unplaced[scope] for block in domains[scope].open if block >> at & 1} for scope in unplaced
     )
     found = (
         (

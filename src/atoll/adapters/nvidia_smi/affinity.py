@@ -11,6 +11,7 @@ from atoll.adapters.nvidia_smi.tokens import words
 from atoll.core.errors import quoted
 from atoll.core.id_list import id_mask
 
+COLUMN_WIDTH = 8
 EMPTY_CELL_SHIFT = 6  # an empty 8-wide cell moves the next word by 8; hand-made columns differ by less
 
 
@@ -70,7 +71,17 @@ def _cpu_cell_is_empty(body: Body, header: Header, row: Row) -> bool:
     cpu = names.index("CPU")
     heading_at, _ = _place(heading, names, cpu - 1)
     cpu_at, _ = _place(heading, names, cpu)
-    return (word_at - link_at) - (cpu_at - heading_at) >= EMPTY_CELL_SHIFT
+    in_row, in_heading = word_at - link_at, cpu_at - heading_at
+    if in_row - in_heading >= EMPTY_CELL_SHIFT:
+        return True
+    if min(in_row, in_heading) >= COLUMN_WIDTH + EMPTY_CELL_SHIFT:
+        # Under a wide heading, a cell that follows the heading and one that follows an empty cell look alike.
+        raise body.refusal(
+            last_link + 1,
+            found=f"{quoted(row.tail[0])}, which may be CPU or NUMA affinity",
+            expected="the output with its tabs",
+        )
+    return False
 
 
 def _place(text: str, tokens: list[str], position: int) -> tuple[int, int]:

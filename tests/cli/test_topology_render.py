@@ -1,0 +1,26 @@
+"""`atoll topology render`: text that the readers take for nvidia-smi's."""
+
+import pytest
+
+from atoll.adapters.catalogue import load
+from atoll.adapters.dumps import DumpFile, read_topology
+from atoll.cli.topology_render import Printed, rendered, topology_render
+from atoll.core.errors import AtollError
+from atoll.core.topology import Device, NodeTopology, PairLink
+
+
+def test_the_three_texts_of_a_node_read_back_as_that_node(capsys: pytest.CaptureFixture[str]) -> None:
+    files = []
+    for printed in Printed:
+        topology_render(machine="hgx-h100", node="n7", command=printed)
+        files.append(DumpFile(printed, capsys.readouterr().out.encode()))
+
+    topology, machine = read_topology(files), load("hgx-h100", "n7")
+
+    assert topology.links == machine.links
+    assert [device.uuid for device in topology.devices] == [device.uuid for device in machine.devices]
+
+
+def test_a_fact_that_is_unknown_cannot_be_rendered() -> None:
+    with pytest.raises(AtollError, match="GPU 0 has no UUID"):
+        rendered(NodeTopology((Device(0),), ((PairLink(),),)), Printed.LIST)
