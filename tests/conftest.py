@@ -6,6 +6,8 @@ import pytest
 
 from tests.realkube.harness import running
 
+pytest.register_assert_rewrite("tests.contract.cluster_api")
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:

@@ -11,9 +11,7 @@ from atoll.core.facts import NodeFacts, PodFacts
 from atoll.core.request import ContainerAsk, PodAsk
 from atoll.sim.api import FakeCluster
 from atoll.sim.port import FakeClusterApi
-
-pytest.register_assert_rewrite("tests.contract.cluster_api")
-from tests.contract import cluster_api  # noqa: E402
+from tests.contract import cluster_api
 
 
 class FakeOutside:

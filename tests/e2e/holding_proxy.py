@@ -59,6 +59,12 @@ class HoldingProxy:
         self._loop.run_until_complete(self._start())
         self._started.set()
         self._loop.run_forever()
+        self._loop.run_until_complete(self._stop())
+        self._loop.close()
+
+    async def _stop(self) -> None:
+        await self._runner.cleanup()
+        await self._session.close()
 
     async def _start(self) -> None:
         cert, key = self._plane.authority.server([LOOPBACK]).write(self._plane.folder, f"proxy-{id(self)}")
@@ -69,7 +75,7 @@ class HoldingProxy:
         self._calling = calling
         app = web.Application(client_max_size=1 << 26)
         app.router.add_route("*", "/{path:.*}", self._forward)
-        runner = web.AppRunner(app, access_log=None)
+        self._runner = runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, LOOPBACK, int(self.url.rpartition(":")[2]), ssl_context=serving).start()
 

@@ -15,12 +15,10 @@ from atoll.adapters.kube.credentials import access_from
 from atoll.core.effects import SetPlaced
 from atoll.core.facts import NodeFacts, PodFacts
 from atoll.core.request import ContainerAsk, PodAsk
+from tests.contract import cluster_api
 from tests.realkube import fleet
 from tests.realkube.api import Api, ApiError, wait_until
 from tests.realkube.harness import LOOPBACK, ControlPlane
-
-pytest.register_assert_rewrite("tests.contract.cluster_api")
-from tests.contract import cluster_api  # noqa: E402
 
 pytestmark = pytest.mark.e2e
 
@@ -30,9 +28,13 @@ def plane() -> Iterator[ControlPlane]:
     with ControlPlane() as plane:
         plane.apply("\n---\n".join(manifests.crd_texts().values()))
         plane.apply(manifests.yaml_of(manifests.rbac()))
-        account = plane.connect(plane.service_account(manifests.SERVICE_ACCOUNT, manifests.NAMESPACE))
-        wait_until(lambda: _may_list(account), "the printed roles to be in force")
+        wait_for_roles(plane)
         yield plane
+
+
+def wait_for_roles(plane: ControlPlane) -> None:
+    account = plane.connect(plane.service_account(manifests.SERVICE_ACCOUNT, manifests.NAMESPACE))
+    wait_until(lambda: _may_list(account), "the printed roles to be in force")
 
 
 def _may_list(account: Api) -> bool:
