@@ -134,6 +134,7 @@ REFUSED = {
     "two nodes": (PLAIN + PLAIN, 15, 2, "second matrix"),
     "a damaged NUMA cell": (PLAIN.replace("\t1\t\tN/A", "\t1-\t\tN/A"), 3, 24, '"1-"'),
     "too many GPUs": ("\t" + "\t".join(f"GPU{n}" for n in range(65)) + "\n", 1, 2, "at most 64"),
+    "a huge heading": ("\tGPU0 " + " ".join(f"NIC{n}" for n in range(100_000)), 1, 2, "at most 64 and 256"),
     "a huge run-together heading": ("GPU0" * 200_000, 1, 1, "unknown heading"),
 }
 

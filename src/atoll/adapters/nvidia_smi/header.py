@@ -77,7 +77,7 @@ def _read_header(text: DumpText, first: int) -> Header:
     labels: list[str] = []
     tail: list[Tail] = []
     at = 0
-    while at < len(found):
+    while at < len(found) and len(labels) <= GPUS_MAX + NICS_MAX:
         word, line, position = found[at]
         following = [other for other, _, _ in found[at + 1 : at + 3]]
         column, taken = _tail_column(word, following)
