@@ -178,6 +178,19 @@ def test_a_waiter_is_woken_only_for_nodes_that_the_scheduler_offered():
     assert woken(stage.wait(SOON)) == []
 
 
+def test_the_nodes_of_the_last_question_count_and_not_those_of_a_nominated_node():
+    waiter = pod("a", nominated_node="n3")
+    stage = start(node("n1"), node("n2"), node("n3"), pods=[waiter])
+    stage.wait(SOON)
+    stage.filter(waiter, "n1")
+    stage.filter(waiter, "n2")
+    stage.filter(waiter, "n3")
+    carried_out(stage, stage.wait(0))
+
+    assert woken(stage.see(inventory("n1"), inventory("n3")) + stage.wait(SOON)) == []
+    assert woken(stage.see(inventory("n2")) + stage.wait(SOON)) == ["a"]
+
+
 def test_an_invalid_request_is_refused_on_every_node_and_says_so_on_the_pod():
     wrong = pod("a", policy="restricted")
     stage = start(pods=[wrong])

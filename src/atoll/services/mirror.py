@@ -53,17 +53,14 @@ class Mirror:
         self.configs: dict[str, NodeConfigObject] = {}
         self.fleet = Fleet()
         self.synced: set[Kind] = set()
+        self.ready = False  # every kind was listed
         self._records: dict[str, LedgerRecord] = {}
         self._gone: dict[str, None] = {}
         self._on_node: dict[str, dict[str, None]] = {}  # node -> UIDs of pods whose nodeName it is
         self._granted: dict[str, dict[str, None]] = {}  # UID -> nodes whose ledger names it
         self._merged: dict[str, NodeConfig] = {}
-        self._hardware: dict[str, Hardware] = {}
+        self._hardware: dict[str, tuple[Inventory, NodeConfig, Hardware]] = {}
         self._dirty: dict[str, None] = {}
-
-    @property
-    def ready(self) -> bool:
-        return len(self.synced) == len(Kind)
 
     # What the API says.
 
@@ -84,10 +81,13 @@ class Mirror:
                 return self._drop_node(name, uid)
             case InventorySeen(inventory):
                 self.inventories[inventory.node] = inventory
-                return self._new_hardware(inventory.node)
+                self.mark(inventory.node)
+                return True
             case InventoryGone(node):
                 self.inventories.pop(node, None)
-                return self._new_hardware(node)
+                self._hardware.pop(node, None)
+                self.mark(node)
+                return True
             case ConfigSeen(config):
                 self.configs[config.name] = config
                 return self._new_config()
@@ -96,6 +96,7 @@ class Mirror:
                 return self._new_config()
             case Synced(kind):
                 self.synced.add(kind)
+                self.ready = len(self.synced) == len(Kind)
                 return True
             case Dropped(kind, name, why):
                 return kind is Kind.LEDGERS and self._distrust(name, why)
@@ -256,27 +257,28 @@ class Mirror:
             return False
         self.nodes[node.name] = node
         self._merged.pop(node.name, None)
-        return self._new_hardware(node.name)
+        self.mark(node.name)
+        return True
 
     def _drop_node(self, name: str, uid: str) -> bool:
         if name not in self.nodes or self.nodes[name].uid != uid:
             return False  # already another node of this name
         del self.nodes[name]
         self._merged.pop(name, None)
-        return self._new_hardware(name)
+        self.mark(name)
+        return True
 
     def _new_config(self) -> bool:
         self._merged.clear()
-        self._hardware.clear()
         self.mark(*self.nodes)
         return True
 
-    def _new_hardware(self, node: str) -> bool:
-        self._hardware.pop(node, None)
-        self.mark(node)
-        return True
-
     def _hardware_of(self, node: str) -> Hardware | None:
-        if node not in self._hardware and node in self.inventories:
-            self._hardware[node] = hardware_of(self.inventories[node], self.config(node))
-        return self._hardware.get(node)
+        """Made anew only when the inventory or the node's configuration is another one: it is the costly part."""
+        inventory, config = self.inventories.get(node), self.config(node)
+        if inventory is None:
+            return None
+        made = self._hardware.get(node)
+        if made is None or made[0] is not inventory or made[1] != config:
+            made = self._hardware[node] = (inventory, config, hardware_of(inventory, config))
+        return made[2]

@@ -119,7 +119,7 @@ class Scheduling:
             self._waiting.passed(pod.uid)
             self._court.offered(pod.uid, names)
         else:
-            self._waiting.refused(Waiter(pod.uid, self._mirror.fleet.version, names))
+            self._waiting.refused(Waiter(pod.uid, self._mirror.fleet.version, _candidates(pod, names)))
         return answer
 
     def preempt(self, pod: PodFacts, victims: Mapping[str, Collection[str]]) -> tuple[str, ...]:
@@ -139,12 +139,13 @@ class Scheduling:
             self._waiting.passed(pod.uid)
             others = tuple(name for name in names if name != held)
             return FilterAnswer((held,), ((why, others),) if others else ())
-        if not (len(names) == 1 and names[0] == pod.nominated_node):
+        if _candidates(pod, names) is not None:
             self._releaser.give_up(pod.uid, held)
         return self._refused(pod, names, Code.HELD, why.partition(": ")[2])
 
     def _refused(self, pod: PodFacts, names: Sequence[str], code: Code, why: str) -> FilterAnswer:
-        self._waiting.refused(Waiter(pod.uid, self._mirror.fleet.version, names, (code, why)))
+        said = (code, why)
+        self._waiting.refused(Waiter(pod.uid, self._mirror.fleet.version, _candidates(pod, names), said))
         return FilterAnswer((), ((f"{code}: {why}", tuple(names)),))
 
     # The one way in which anything changes.
@@ -284,6 +285,12 @@ class Scheduling:
     def _fitting(self, waiting: Sequence[tuple[PodFacts, Sequence[str] | None]]) -> list[PodFacts]:
         free = [(pod, names) for pod, names in waiting if not self._binder.active(pod.uid)]
         return self._court.fitting(free)
+
+
+def _candidates(pod: PodFacts, names: Sequence[str]) -> Sequence[str] | None:
+    """The nodes that in-tree filters let through; None for the one-node question about a nominated node, which comes
+    before the real one and says nothing about the others."""
+    return None if len(names) == 1 and names[0] == pod.nominated_node else names
 
 
 def _rules(court: Court, releaser: Releaser) -> Rules:

@@ -64,10 +64,9 @@ class Waiting:
         return sum(not waiter.passed for waiter in self._waiters.values())
 
     def refused(self, waiter: Waiter) -> None:
-        """Filter found no node. A one-node question about a nominated node says nothing about the other candidates."""
-        old = self._waiters.get(waiter.uid)
-        if waiter.candidates is not None and len(waiter.candidates) == 1 and old is not None:
-            waiter.candidates = old.candidates
+        """Filter found no node. Without candidates, those of the question before stand."""
+        if waiter.candidates is None:
+            waiter.candidates = self._candidates(waiter.uid)
         self._waiters[waiter.uid] = waiter
         self._to_tell[waiter.uid] = None
 

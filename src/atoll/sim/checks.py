@@ -15,6 +15,10 @@ from atoll.core.request import GpuRequest, Policy
 from atoll.core.scope import Scope
 from atoll.core.topology import NodeTopology
 from atoll.sim.api import FakeCluster
+from atoll.sim.clock import Timeline
+
+KNOWN_BY_ALL_S = 20.0
+"""No watch lags so far behind, and no write of an earlier decision lands so late."""
 
 
 class Violation(AssertionError):
@@ -24,9 +28,10 @@ class Violation(AssertionError):
 class Checks:
     """Watches a cluster from its first object on."""
 
-    def __init__(self, cluster: FakeCluster, machines: Mapping[str, NodeTopology]) -> None:
+    def __init__(self, cluster: FakeCluster, timeline: Timeline, machines: Mapping[str, NodeTopology]) -> None:
         """`machines` is how each node really is, by name; entries may be replaced while the run goes on."""
-        self._cluster, self._machines = cluster, machines
+        self._cluster, self._timeline, self._machines = cluster, timeline, machines
+        self._strangers: dict[str, float] = {}  # UID of a pod that was bound without us -> since when
         self._before: dict[str, LedgerRecord] = {}
         self._holders: dict[str, dict[str, str]] = {}  # node -> UUID -> pod that runs with it, by its Binding
         self._replaced: set[str] = set()  # nodes of a second life: the service may not have seen it yet
@@ -39,8 +44,13 @@ class Checks:
                 self._before[record.node] = record
             case PodSeen(pod) if pod.uid in self._cluster.allocations:
                 self._pod_bound_by_us(pod)
+            case PodSeen(pod) if pod.node and not holds_nothing(pod):
+                self._strangers.setdefault(pod.uid, self._timeline.now)
+            case PodSeen(pod):
+                self._strangers.pop(pod.uid, None)
             case PodGone(uid):
                 self._leave(uid)
+                self._strangers.pop(uid, None)
             case NodeGone(name):
                 self._replaced.add(name)
             case _:
@@ -63,11 +73,21 @@ class Checks:
                 self._granted(grant, new.node)
                 if grant.enforced and new.node not in self._replaced:
                     self._within_capacity(new)
+                    self._strangers_are_minded(grant, new)
 
     def _within_capacity(self, record: LedgerRecord) -> None:
         live = [g.count for g in record.grants if not self._ended(g)]
         if sum(live) > (node := self._cluster.nodes[record.node]).capacity:
             raise Violation(f"4: ledger of {record.node} grants {sum(live)} of {node.capacity} GPUs")
+
+    def _strangers_are_minded(self, grant: Grant, record: LedgerRecord) -> None:
+        """Whoever holds GPUs that nobody can name makes every named set doubtful, once there was time to see him."""
+        since = [
+            s for uid, s in self._strangers.items() if (p := self._cluster.pods.get(uid)) and p.node == record.node
+        ]
+        known = since and self._timeline.now - min(since) > KNOWN_BY_ALL_S
+        if known and grant.policy is Policy.RESTRICTED and grant.uuids_known:
+            raise Violation(f"3: Restricted {grant.owner.uid} was granted beside a pod whose GPUs are not known")
 
     def _ended(self, grant: Grant) -> bool:
         pod = self._cluster.pods.get(grant.owner.uid)
@@ -149,4 +169,3 @@ def in_one_domain(machine: NodeTopology, uuids: Iterable[str], scopes: Iterable[
         if any(len(domain) >= size for domain in domains.values()):
             return any(wanted <= domain for domain in domains.values())
     return False
-

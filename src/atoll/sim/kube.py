@@ -16,7 +16,7 @@ from atoll.sim.instance import Instance
 from atoll.sim.net import Marks
 
 SCHEDULER = "atoll-scheduler"
-FLUSH_S = 60.0
+FLUSH_S = 300.0
 BACKOFF_S, BACKOFF_MAX_S = 1.0, 10.0
 
 

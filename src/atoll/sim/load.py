@@ -61,7 +61,7 @@ class Load:
     def _arrive_foreign(self, n: int) -> None:
         """Bound by somebody who knows counts alone."""
         uid, rng = f"foreign-{n}", self._rng
-        self._kubelets.runs_s[uid] = rng.uniform(1.0, 25.0)
+        self._kubelets.runs_s[uid] = rng.uniform(1.0, 60.0)
         ask = PodAsk((ContainerAsk("main", rng.choice((1, 2, 4))),), {})
         names = [name for name in self._cluster.nodes if self._fits(name, ask.containers[0].gpus)]
         if names:

@@ -39,7 +39,7 @@ class World:
         self.weather, self.pool = weather(self.chance["weather"]), Pool()
         self.machines: dict[str, NodeTopology] = {}
         self._trace = hashlib.blake2b(digest_size=8)
-        self.checks = Checks(self.cluster, self.machines)
+        self.checks = Checks(self.cluster, self.timeline, self.machines)
         many = 1 + (self.chance["instances"].random() < 0.5)
         self.instances = tuple(
             Instance(
