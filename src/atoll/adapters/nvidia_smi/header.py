@@ -103,7 +103,7 @@ def _read_header(text: DumpText, first: int) -> Header:
 def _tail_column(word: str, following: list[str]) -> tuple[Tail | None, int]:
     """The affinity column that starts here and how many words its heading has."""
     if word in {"CPU", "NUMA"}:
-        taken = 2 if following[:1] == ["Affinity"] else 1
+        taken = 2 if following[:1] in (["Affinity"], ["affinity"]) else 1
         return (Tail.CPU if word == "CPU" else Tail.NUMA), taken
     if word == "GPU" and following == ["NUMA", "ID"]:
         return Tail.GPU_NUMA_ID, 3
