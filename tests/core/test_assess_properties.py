@@ -8,6 +8,7 @@ from atoll.core.assess import assess, best_plan, class_of, restricted
 from atoll.core.node_state import NodeState
 from atoll.core.reasons import Code
 from atoll.core.request import GpuRequest, Policy
+from atoll.core.rule import rule_for
 from atoll.core.scope import CHAIN
 from atoll.core.verdict import Fit, Refusal
 from tests.core.nodes import pod_requests, single_requests, states
@@ -63,13 +64,23 @@ def test_preferred_is_intact_where_possible_and_says_what_it_lost_where_not(stat
     assert len(granted) == size
     proven = {gpus for gpus in sets_of(certain, size) if oracle.proven(gpus, size)}
     if proven:
-        assert granted in proven
-        assert verdict.lost is None
+        located = {gpus for gpus in proven if in_a_closed_domain(state, request, gpus)}
+        assert granted in (located or proven)
+        assert (verdict.lost is None) == (not verdict.degraded) == bool(located)
     else:
         assert verdict.degraded
         assert verdict.lost is not None
         assert verdict.lost.scope is narrowest(state, granted)
         assert all(narrowest(state, gpus).width >= verdict.lost.scope.width for gpus in sets_of(certain, size))
+
+
+def in_a_closed_domain(state: NodeState, request: GpuRequest, gpus: frozenset[int]) -> bool:
+    """Whether it is known which domain holds the set, at the last scope of the list that matters."""
+    assert state.shape is not None
+    rule = rule_for(state.shape, request.gpus, request.scopes, request.partition)
+    if rule.bound not in CHAIN:
+        return True
+    return any(gpus <= members(block) for block in state.shape.chain[CHAIN.index(rule.bound)].closed)
 
 
 def narrowest(state: NodeState, gpus: frozenset[int]):

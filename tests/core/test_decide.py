@@ -197,6 +197,7 @@ def test_unknown_numa_refuses_restricted_unless_all_gpus_are_asked_for():
     assert "not known to share a NUMANode" in refused(fleet, wish(4, Scope.NUMA_NODE)).message
     assert gpus(placed(fleet, wish(8, Scope.NUMA_NODE, Scope.NODE)))["main"] == list(range(8))
     assert placed(fleet, wish(1, Scope.NUMA_NODE)).fit.degraded is False
+    assert placed(fleet, wish(1, Scope.NUMA_NODE, policy=Policy.PREFERRED)).fit.lost == Lost(Scope.SOCKET, "")
     assert placed(fleet, wish(4, Scope.NUMA_NODE, policy=Policy.PREFERRED)).fit.degraded
 
 

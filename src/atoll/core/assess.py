@@ -118,29 +118,36 @@ def best_plan(shape: Shape, request: GpuRequest, free: int) -> tuple[Fit, Plan, 
     if request.per_container:
         return _per_container(shape, request, free)
     chooser = chooser_for(shape, request.gpus, request.scopes, request.partition)
+    bound = chooser.rule.bound if chooser.rule.ever else None
     loose = request.policy is Policy.PREFERRED
     best = chooser.proven(free)
     if best is not None and len(request.containers) == 1:
         rank, tied = best
-        return Fit(rank, tied[0], chooser.rule.bound), Plan((tied[0],)), tied
+        return _preference(shape, Fit(rank, tied[0], bound), loose=loose), Plan((tied[0],)), tied
     if best is not None:
         for rank, gpus in in_order(chooser.all_proven(free)):
             plan = plan_of(shape, request, gpus)
             if plan is not None:
-                return Fit(rank, gpus, chooser.rule.bound), plan, (gpus,)
+                return _preference(shape, Fit(rank, gpus, bound), loose=loose), plan, (gpus,)
     if not loose:
         return None
-    proven = best is not None
     rank, tied = best or chooser.spanning(free) or ((), ())
     gpus = tied[0]
-    loosened = plan_of(shape, request, gpus, loose=True)
-    if loosened is None:
+    plan = plan_of(shape, request, gpus, loose=True)
+    if plan is None:
         raise AssertionError(f"a Preferred plan needs no more than {request.gpus} free GPUs: {gpus:#x}")
-    spans = loosened.spanning if proven else (gpus,)
-    lost = _lost(shape, spans)
-    rank = (1, *rank[1:2], lost.scope.width, *rank[3:])
-    fit = Fit(rank, gpus, chooser.rule.bound if chooser.rule.ever else None, degraded=True, lost=lost)
-    return fit, loosened, tied if len(request.containers) == 1 else (gpus,)
+    lost = _lost(shape, plan.spanning if best else (gpus,))
+    fit = Fit((1, rank[1], lost.scope.width, *rank[3:]), gpus, bound, degraded=True, lost=lost)
+    return fit, plan, tied if len(request.containers) == 1 else (gpus,)
+
+
+def _preference(shape: Shape, fit: Fit, *, loose: bool) -> Fit:
+    """A proven grant under Preferred: degraded where nobody knows which domain it is that holds the set."""
+    if not loose or not fit.rank[2]:
+        return fit
+    scope = next(scope for scope in Scope if scope.width == fit.rank[2])
+    lost = replace(_lost(shape, (fit.gpus,)), scope=scope)
+    return replace(fit, rank=(1, *fit.rank[1:]), degraded=True, lost=lost)
 
 
 def _per_container(shape: Shape, request: GpuRequest, free: int) -> tuple[Fit, Plan, tuple[int, ...]] | None:

@@ -114,6 +114,14 @@ class Geometry:
                     return scope, block
         raise ValueError(f"GPU set {gpus:#x} is not part of a node of {self.shape.count}")
 
+    def closed_around(self, gpus: int, scope: Scope) -> Scope:
+        """The narrowest scope, from `scope` of the chain on, where the set lies in a domain of its own."""
+        return next(
+            wider
+            for wider, known in zip(CHAIN, self.shape.chain, strict=True)
+            if wider.width >= scope.width and any(not gpus & ~block for block in known.closed)
+        )
+
     def locality(self, gpus: int) -> tuple[int, int]:
         """(NUMA nodes touched, nearness of network cards negated)."""
         touched = sum(1 for block in self.blocks[CHAIN.index(Scope.NUMA_NODE)] if block & gpus)

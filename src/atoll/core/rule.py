@@ -202,6 +202,11 @@ class Rule:
         """Sets of which each proven set lies inside one."""
         return self.levels[-1].regions if self.binds else ()
 
+    def located(self, region: int) -> bool:
+        """Whether the region is a domain of its own, rather than one that may be part of any other."""
+        last = self.levels[-1]
+        return not isinstance(last, ChainLevel) or region not in last.domains.open
+
     def proven(self, gpus: int) -> bool:
         """Whether the set, which has `size` members, is right in every possible world."""
         return self.binds and not any(level.may_split(gpus) for level in self.levels)

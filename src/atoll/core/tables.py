@@ -48,9 +48,11 @@ class Chooser:
         rule = self.rule
         for region in rule.regions:
             if (region & free).bit_count() >= rule.size:
+                # Of a GPU whose domain nobody knows, all that is known is the wider domain around it.
+                around = 0 if rule.located(region) else self.geometry.closed_around(region, rule.bound).width
                 for gpus in self.geometry.sets(region & free, rule.size):
                     if rule.proven(gpus):
-                        yield self.rank(free, gpus, region, (0, rule.bound.width, 0)), gpus
+                        yield self.rank(free, gpus, region, (0, rule.bound.width, around)), gpus
 
     def all_spanning(self, free: int) -> Iterator[Choice]:
         """Every set out of `free` within the narrowest chain domain that has enough of it."""
@@ -64,7 +66,10 @@ class Chooser:
                 return
 
     def rank(self, free: int, gpus: int, domain: int, head: Rank) -> Rank:
-        """The order of preference of DESIGN §6: width, links where they differ, harm, best fit, links, locality."""
+        """The order of preference of DESIGN §6: width, links where they differ, harm, best fit, links, locality.
+
+        `head` is: degraded or not, width of the bound scope, width of the domain around it that is known (0 = itself).
+        """
         geometry, left = self.geometry, free & ~gpus
         worst, total = geometry.links_of(gpus)
         touched, nics = geometry.locality(gpus)
