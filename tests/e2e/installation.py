@@ -171,11 +171,11 @@ class Installation:
         answer: Json = json.loads(pod["metadata"]["annotations"]["atoll.dev/allocation"])
         return answer
 
-    def waits_with(self, name: str, code: str, timeout_s: float = 20) -> str:
-        """Wait until the pod's Placed condition is False with this reason; its message. The pod must be unbound."""
+    def waits_with(self, name: str, *codes: str, timeout_s: float = 20) -> str:
+        """Wait until the pod's Placed condition is False with one of these reasons; its message. It must be unbound."""
 
         def told(pod: Json) -> bool:
-            return placed(pod).get("reason") == code
+            return placed(pod).get("reason") in codes
 
         pod = self.api.wait_for(f"{fleet.pods_in()}/{name}", told, timeout_s)
         assert "nodeName" not in pod["spec"], f"{name} was bound to {pod['spec'].get('nodeName')}"
@@ -217,7 +217,7 @@ def placed(pod: Json) -> Json:
 
 
 def uuids_of(grant: Json) -> frozenset[str]:
-    return frozenset(part["uuid"] for container in grant["containers"] for part in container["parts"])
+    return frozenset(part["uuid"] for container in grant["containers"] for part in container.get("parts", ()))
 
 
 def islands_of(topology: NodeTopology) -> tuple[frozenset[str], ...]:

@@ -1,5 +1,7 @@
 """Many pods, wrong words, missing knowledge, strangers on the node: nothing is given twice, nothing is guessed."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.e2e.installation import KINDS, Installation, uuids_of
@@ -150,22 +152,13 @@ def test_a_node_made_anew_under_the_same_name_is_not_the_old_one(cluster: Instal
     fleet.remove(cluster.api, "before")
     cluster.api.delete(f"{fleet.NODES}/{old.name}")
 
-    # The inventory of the old node is still there; it must not speak for the new one.
+    # The inventory of the old node goes with it in a while; until then it must not speak for the new one.
     fleet.create_nodes(cluster.api, [fleet.gpu_node(old.name, 8)])
     cluster.pod("after", 4, [old], annotations=RESTRICTED)
-    cluster.waits_with("after", "StaleInventory")
-    replaced = old.topology.with_devices(
-        tuple(
-            device.__class__(
-                **{
-                    **{name: getattr(device, name) for name in device.__slots__},
-                    "uuid": f"GPU-{n:08x}-0000-4000-8000-000000000001",
-                }
-            )
-            for n, device in enumerate(old.topology.devices)
-        )
-    )
-    cluster.publish(old.name, replaced)
+    cluster.waits_with("after", "StaleInventory", "TopologyUnknown")
+    numbered = enumerate(old.topology.devices)
+    renamed = [replace(device, uuid=f"GPU-{n:08x}-0000-4000-8000-000000000001") for n, device in numbered]
+    cluster.publish(old.name, old.topology.with_devices(tuple(renamed)))
 
     _, after = cluster.bound("after")
     assert not before & after

@@ -54,7 +54,7 @@ def test_a_hung_service_with_300_waiting_gpu_pods_leaves_plain_pods_their_rate(c
         for n in range(300)
     ]  # five in a NUMA node of four: they wait for ever
     fleet.create_pods(cluster.api, pods)
-    cluster.waits_with("gpu-299", "NoDomainLargeEnough", 60)
+    cluster.waits_with("gpu-299", "NoDomainLargeEnough", timeout_s=60)
 
     ratios = []
     for n in range(ROUNDS):
