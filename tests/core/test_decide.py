@@ -322,6 +322,17 @@ def test_pods_that_fit_together_fill_the_cluster_one_after_the_other():
     assert nodes == ["n2", "n1", "n1"]
 
 
+def test_four_singles_fill_two_pairs_and_leave_two_whole():
+    snapshot, taken = cluster(node("n1", shape=PAIRED)).snapshot(), []
+    for size in (1, 1, 1, 1, 2, 2):
+        decision = decide(snapshot, wish(size, policy=Policy.PREFERRED))
+        assert isinstance(decision, Placement)
+        snapshot = snapshot.with_grants((decision,))
+        taken += gpus(decision)["main"]
+
+    assert taken == [0, 1, 2, 3, 4, 5, 6, 7]
+
+
 DIGEST = """
 import hashlib, random
 from tests.core.test_decide import some_decisions
