@@ -12,7 +12,9 @@ from atoll.adapters.kube import manifests, names
 from atoll.adapters.kube.api import KubeClusterApi
 from atoll.adapters.kube.client import KubeClient
 from atoll.adapters.kube.credentials import access_from
+from atoll.adapters.kube.lease import leadership
 from atoll.core.effects import SetPlaced
+from atoll.core.events import LeadershipChanged
 from atoll.core.facts import NodeFacts, PodFacts
 from atoll.core.request import ContainerAsk, PodAsk
 from tests.contract import cluster_api
@@ -79,8 +81,8 @@ class CutLine:
 
 
 class RealOutside:
-    def __init__(self, plane: ControlPlane, api: KubeClusterApi, line: CutLine) -> None:
-        self.api = api
+    def __init__(self, plane: ControlPlane, client: KubeClient, line: CutLine) -> None:
+        self.client, self.api = client, KubeClusterApi(client)
         self._plane, self._admin, self._line = plane, plane.api, line
 
     async def create_node(self, name: str, gpus: int) -> NodeFacts:
@@ -149,7 +151,7 @@ async def outside_of(plane: ControlPlane) -> AsyncIterator[RealOutside]:
     line = CutLine(int(plane.server.rpartition(":")[2]))
     await line.mend()
     async with KubeClient(access_from(_through(line, plane))) as client:
-        outside = RealOutside(plane, KubeClusterApi(client), line)
+        outside = RealOutside(plane, client, line)
         outside.clear()
         yield outside
     await line.cut()
@@ -181,3 +183,20 @@ def test_placed_leaves_the_other_conditions_as_they_are(plane: ControlPlane) -> 
             assert found[names.PLACED]["status"] == "False"
 
     asyncio.run(told())
+
+
+def test_the_printed_role_is_enough_to_lead_and_a_second_candidate_waits(plane: ControlPlane) -> None:
+    async def told() -> None:
+        async with outside_of(plane) as outside, asyncio.timeout(20):
+            first, second = (leadership(outside.client, "kube-system", name, 0.1) for name in ("first", "second"))
+            assert await anext(first) == LeadershipChanged(leading=True)
+            waiting = asyncio.create_task(anext(second))
+            done, _ = await asyncio.wait({waiting}, timeout=0.5)
+            assert not done
+            await first.aclose()
+            assert await waiting == LeadershipChanged(leading=True)
+            await second.aclose()
+
+    asyncio.run(told())
+    spec = plane.api.get(f"{names.leases_path('kube-system')}/{names.LEASE}")["spec"]
+    assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("", 1)
