@@ -3,6 +3,7 @@
 import os
 import pty
 import select
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -139,6 +140,13 @@ def test_lines_from_standard_input_end_with_the_input_and_wrong_ones_do_not_fail
     assert done.exit_code == 0
     assert "A a: 4 GPUs in NUMANode:" in done.stdout
     assert 'error: GPUS: found "x"' in done.stdout
+
+
+def test_a_process_without_a_standard_input_has_said_all_that_it_has_to_say() -> None:
+    command = f"exec {shlex.quote(sys.executable)} -m atoll demo --keep <&-"
+    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, timeout=60, check=False)
+
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_nothing_after_quit_is_carried_out() -> None:

@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from io import TextIOWrapper
+from io import StringIO, TextIOWrapper
 from pathlib import Path
 from typing import Annotated
 
@@ -100,13 +100,15 @@ def _lines_of(file: Path) -> list[str]:
 
 def _converse(console: Console, lines: list[str] | None) -> bool:
     """Answer lines until there are no more; False when lines of a file could not be carried out."""
-    if lines is None and isinstance(sys.stdin, TextIOWrapper):
-        sys.stdin.reconfigure(errors="replace")
-    by_hand = lines is None and sys.stdin.isatty()
+    # A process that was started without a standard input has none at all.
+    typed = sys.stdin if lines is None and sys.stdin is not None else StringIO()
+    if isinstance(typed, TextIOWrapper):
+        typed.reconfigure(errors="replace")
+    by_hand = typed.isatty()
     conversation = Conversation()
     _print(console, [Text(), Text("A cluster of your own, empty:"), *map(Text, HELP)])
     wrong = False
-    for line in _typed(console) if by_hand else sys.stdin if lines is None else lines:
+    for line in _typed(console) if by_hand else typed if lines is None else lines:
         answer = conversation.answer(line)
         if not by_hand and line.strip():
             _print(console, [Text(PROMPT + printable(line.strip()), style="dim")])
