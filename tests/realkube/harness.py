@@ -10,6 +10,7 @@ no kubelets: `fleet` makes the nodes. The controllers that would taint silent no
 
 import contextlib
 import json
+import os
 import random
 import shutil
 import socket
@@ -42,7 +43,8 @@ class ControlPlane:
             node_lifecycle: keep the controllers that taint nodes without heartbeats; the test must then
                 renew each node's Lease.
         """
-        self.folder = Path(tempfile.mkdtemp(prefix="atoll-realkube-"))
+        # The owner is in the name, so that a folder left by a crash can be told from one in use.
+        self.folder = Path(tempfile.mkdtemp(prefix=f"atoll-realkube-{os.getpid()}-"))
         self.authority = Authority("atoll-test-authority")
         self.server = f"https://{LOOPBACK}:{free_port()}"
         self.pieces: dict[str, Piece] = {}
