@@ -31,7 +31,9 @@ class PostBinding:
 
 @dataclass(frozen=True, slots=True)
 class ReadPod:
-    """A consistent read by name; another UID under the name means that ours is gone. -> PodSeen, PodGone or PodWriteFailed"""
+    """A consistent read by name; another UID under the name means that ours is gone.
+
+    -> PodSeen, PodGone or PodWriteFailed"""
 
     uid: str
     namespace: str

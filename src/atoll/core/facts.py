@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from atoll.core.ledger import NodeMode, Occupant
+from atoll.core.ledger import NOBODY_SPECIAL, NodeMode, Occupant
 from atoll.core.request import PodAsk
 from atoll.core.topology import NodeTopology
 
@@ -42,7 +42,7 @@ class PodFacts:
     scheduler: str = ""
     nominated_node: str = ""
     created: str = ""
-    occupant: Occupant = Occupant()
+    occupant: Occupant = NOBODY_SPECIAL
     placed: tuple[str, str] | None = None
 
 

@@ -63,6 +63,9 @@ class Occupant:
     service_class: ServiceClass | None = None
 
 
+NOBODY_SPECIAL = Occupant()
+
+
 @dataclass(frozen=True, slots=True)
 class Lost:
     """What a spanning grant gave up: the narrowest scope that still holds the set, and its worst link."""
@@ -96,7 +99,7 @@ class Grant:
     domains: tuple[str, ...] = ()
     candidates: tuple[tuple[str, ...], ...] = ()
     pod_version: str = ""
-    occupant: Occupant = Occupant()
+    occupant: Occupant = NOBODY_SPECIAL
 
     @property
     def uuids(self) -> frozenset[str]:
