@@ -17,7 +17,7 @@ from atoll.core.request import ContainerAsk, GpuRequest, Policy
 from atoll.core.rule import Rule, rule_for
 from atoll.core.scope import Scope
 from atoll.core.shape import Shape
-from atoll.core.tables import Rank, chooser_for, in_order
+from atoll.core.tables import Rank, chooser_for
 from atoll.core.verdict import Fit, Refusal, Verdict
 
 VERDICTS_MAX = 16_384
@@ -125,7 +125,7 @@ def best_plan(shape: Shape, request: GpuRequest, free: int) -> tuple[Fit, Plan, 
         rank, tied = best
         return _preference(shape, Fit(rank, tied[0], bound), loose=loose), Plan((tied[0],)), tied
     if best is not None:
-        for rank, gpus in in_order(chooser.all_proven(free)):
+        for rank, gpus in chooser.all_proven(free):
             plan = plan_of(shape, request, gpus)
             if plan is not None:
                 return _preference(shape, Fit(rank, gpus, bound), loose=loose), plan, (gpus,)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from atoll.core.geometry import Geometry, geometry_of
 from atoll.core.request import ContainerKind, GpuRequest, Policy, fresh_counts
 from atoll.core.shape import Shape
-from atoll.core.tables import Chooser, chooser_for, in_order
+from atoll.core.tables import Chooser, chooser_for
 
 CHOICES_MAX = 2_000
 """Choices of the kubelet that are followed; a pod that leaves it more is not proven, hence refused under Restricted."""
@@ -104,7 +104,7 @@ class _Planner:
         count, chooser = self._counts[n], self._choosers[n]
         offered = set()
         if pools == EMPTY:
-            for _, fresh in in_order(chooser.all_proven(free)):
+            for _, fresh in chooser.all_proven(free):
                 offered.add(fresh)
                 yield fresh, True
         else:

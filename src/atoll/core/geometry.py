@@ -16,7 +16,10 @@ from atoll.core.scope import CHAIN, DEFAULT_SCOPES, Scope
 from atoll.core.shape import Shape, linked_sets
 
 SETS_MAX = 20_000
-"""Sets of one domain that are compared one by one; every node of up to 16 GPUs stays below."""
+"""Sets of one domain that are compared one by one."""
+
+ALL_SETS_GPUS_MAX = 16
+"""So many GPUs have at most 12,870 sets of one size, which needs no counting."""
 
 MIX: tuple[tuple[int, int], ...] = ((2, 1), (4, 2), (8, 4), (16, 8))
 """(size, weight): what the loss of one intact slot of that size costs. Without a cluster's own figures the demand is
@@ -132,7 +135,7 @@ class Geometry:
 
         More than `SETS_MAX` are replaced by a few that fill domains well.
         """
-        if self.ways(free, size) > SETS_MAX:
+        if free.bit_count() > ALL_SETS_GPUS_MAX and self.ways(free, size) > SETS_MAX:
             yield from self._well_filled(free, size)
         else:
             yield from _combined([_prefixes(twins & free) for twins in self.twins if twins & free], size)

@@ -202,6 +202,11 @@ class Rule:
         """Sets of which each proven set lies inside one."""
         return self.levels[-1].regions if self.binds else ()
 
+    @property
+    def regions_suffice(self) -> bool:
+        """Whether every set inside a region is proven: nothing narrower may bind, and regions are whole domains."""
+        return len(self.levels) == 1 and not isinstance(self.levels[0], NvlinkLevel)
+
     def located(self, region: int) -> bool:
         """Whether the region is a domain of its own, rather than one that may be part of any other."""
         last = self.levels[-1]

@@ -18,6 +18,8 @@ CHOOSERS_MAX = 2048
 Rank = tuple[int, ...]
 Choice = tuple[Rank, int]
 """A rank and the set that has it."""
+Candidate = tuple[int, int, Rank]
+"""A set, the domain that it is taken from, and the first part of its rank."""
 Best = tuple[Rank, tuple[int, ...]]
 """The best rank, and all sets that have it, lowest positions first."""
 
@@ -34,36 +36,73 @@ class Chooser:
     def proven(self, free: int) -> Best | None:
         """The best sets out of `free` that are right in every possible topology."""
         if free not in self._proven:
-            roomy(self._proven)[free] = _best(self.all_proven(free))
+            roomy(self._proven)[free] = self._best(free, self._right(free))
         return self._proven[free]
 
     def spanning(self, free: int) -> Best | None:
         """The best sets out of `free` in the narrowest chain domain that has enough: what Preferred falls back to."""
         if free not in self._spanning:
-            roomy(self._spanning)[free] = _best(self.all_spanning(free))
+            roomy(self._spanning)[free] = self._best(free, self._close(free))
         return self._spanning[free]
 
-    def all_proven(self, free: int) -> Iterator[Choice]:
-        """Every set out of `free` that is right in every possible topology; overlapping partitions repeat some."""
+    def all_proven(self, free: int) -> list[Choice]:
+        """Every set out of `free` that is right in every possible topology, best first, equal ones by position."""
+        ranked: dict[int, Rank] = {}
+        for gpus, domain, head in self._right(free):  # overlapping partitions offer a set twice
+            rank = self.rank(free, gpus, domain, head)
+            if gpus not in ranked or rank < ranked[gpus]:
+                ranked[gpus] = rank
+        return sorted(
+            ((rank, gpus) for gpus, rank in ranked.items()), key=lambda choice: (choice[0], positions(choice[1]))
+        )
+
+    def _right(self, free: int) -> Iterator[Candidate]:
         rule = self.rule
+        settled = rule.regions_suffice
         for region in rule.regions:
             if (region & free).bit_count() >= rule.size:
                 # Of a GPU whose domain nobody knows, all that is known is the wider domain around it.
                 around = 0 if rule.located(region) else self.geometry.closed_around(region, rule.bound).width
+                head = (0, rule.bound.width, around)
                 for gpus in self.geometry.sets(region & free, rule.size):
-                    if rule.proven(gpus):
-                        yield self.rank(free, gpus, region, (0, rule.bound.width, around)), gpus
+                    if settled or rule.proven(gpus):
+                        yield gpus, region, head
 
-    def all_spanning(self, free: int) -> Iterator[Choice]:
-        """Every set out of `free` within the narrowest chain domain that has enough of it."""
+    def _close(self, free: int) -> Iterator[Candidate]:
         size = self.rule.size
         for scope, blocks in zip(CHAIN, self.geometry.blocks, strict=True):
             fitting = [block for block in blocks if (block & free).bit_count() >= size]
             for block in fitting:
                 for gpus in self.geometry.sets(block & free, size):
-                    yield self.rank(free, gpus, block, (1, self.rule.bound.width, scope.width)), gpus
+                    yield gpus, block, (1, self.rule.bound.width, scope.width)
             if fitting:
                 return
+
+    def _best(self, free: int, candidates: Iterable[Candidate]) -> Best | None:
+        """Compare by the first part of the rank, and by all of it only those that are equal so far."""
+        first: Rank | None = None
+        equal: list[Candidate] = []
+        for candidate in candidates:
+            rank = self._first_part(free, *candidate)
+            if first is None or rank < first:
+                first, equal = rank, [candidate]
+            elif rank == first:
+                equal.append(candidate)
+        if first is None:
+            return None
+        ranked = [(self.rank(free, *candidate), candidate[0]) for candidate in equal]
+        best = min(rank for rank, _ in ranked)
+        return best, tuple(sorted({gpus for rank, gpus in ranked if rank == best}, key=positions))
+
+    def _first_part(self, free: int, gpus: int, domain: int, head: Rank) -> Rank:
+        geometry, left = self.geometry, free & ~gpus
+        return (
+            *head,
+            geometry.unlinked(gpus),
+            geometry.worth(free, self.rule.size) - geometry.worth(left, self.rule.size),
+            (domain & left).bit_count(),
+            (domain & free).bit_count() - domain.bit_count(),  # more taken already = dirtier = first
+        )
 
     def rank(self, free: int, gpus: int, domain: int, head: Rank) -> Rank:
         """The order of preference of DESIGN §6: width, links where they differ, harm, best fit, links, locality.
@@ -74,37 +113,10 @@ class Chooser:
         worst, total = geometry.links_of(gpus)
         touched, nics = geometry.locality(gpus)
         narrow = sum((block & left).bit_count() for block in geometry.narrow[self.rule.bound.width] if block & gpus)
-        return (
-            *head,
-            geometry.unlinked(gpus),
-            geometry.worth(free, self.rule.size) - geometry.worth(left, self.rule.size),
-            (domain & left).bit_count(),
-            (domain & free).bit_count() - domain.bit_count(),  # more taken already = dirtier = first
-            narrow,
-            left.bit_count(),
-            -worst,
-            -total,
-            touched,
-            nics,
-        )
+        first = self._first_part(free, gpus, domain, head)
+        return (*first, narrow, left.bit_count(), -worst, -total, touched, nics)
 
 
 @lru_cache(maxsize=CHOOSERS_MAX)
 def chooser_for(shape: Shape, size: int, scopes: tuple[Scope, ...], partition: str | None) -> Chooser:
     return Chooser(shape, size, scopes, partition)
-
-
-def in_order(choices: Iterable[Choice]) -> list[Choice]:
-    """Best first; equal ranks by position, which is a stated order."""
-    return sorted(choices, key=lambda choice: (choice[0], positions(choice[1])))
-
-
-def _best(choices: Iterable[Choice]) -> Best | None:
-    best: Rank | None = None
-    tied: set[int] = set()
-    for rank, gpus in choices:
-        if best is None or rank < best:
-            best, tied = rank, {gpus}
-        elif rank == best:
-            tied.add(gpus)
-    return None if best is None else (best, tuple(sorted(tied, key=positions)))
