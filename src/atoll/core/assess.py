@@ -7,7 +7,7 @@ nothing is right in any world (Fragmented) or something would be right in some w
 from dataclasses import replace
 from functools import lru_cache
 
-from atoll.core.containers import Plan, plan_of, policies
+from atoll.core.containers import Plan, SearchEnded, never_fits, plan_of, plan_within, policies
 from atoll.core.geometry import geometry_of
 from atoll.core.gpuset import positions
 from atoll.core.ledger import Lost
@@ -17,12 +17,15 @@ from atoll.core.request import ContainerAsk, GpuRequest, Policy
 from atoll.core.rule import Rule, rule_for
 from atoll.core.scope import Scope
 from atoll.core.shape import Shape
-from atoll.core.tables import Rank, chooser_for
+from atoll.core.tables import Chooser, Rank, chooser_for
 from atoll.core.verdict import Fit, Refusal, Verdict
 
 VERDICTS_MAX = 16_384
 UNNAMED_RANK: Rank = (2,)
 """By count only comes after everything that can be named."""
+
+SETS_TRIED = 64
+"""Sets of a pod of several containers that are tried in order of rank before any set will do."""
 
 CURABLE = frozenset({Code.INSUFFICIENT_GPUS, Code.FRAGMENTED, Code.TOPOLOGY_UNKNOWN})
 """Codes that more free GPUs can turn into a fit."""
@@ -75,7 +78,7 @@ def _restricted(state: NodeState, request: GpuRequest) -> Verdict:
     never = next((rule for rule in rules if not rule.ever), None)
     known = all(rule.known for rule in rules)
     several = len(request.containers) > 1
-    if never or request.gpus > shape.count or (several and known and not best_plan(shape, request, shape.everything)):
+    if never or request.gpus > shape.count or (several and known and _never_fits(shape, request)):
         return refusal(state, request, Code.NO_DOMAIN_LARGE_ENOUGH, _never_note(shape, request))
     found = best_plan(shape, request, state.surely_free & ~shape.unnamed)
     if found is not None:
@@ -112,7 +115,7 @@ def by_count(request: GpuRequest) -> Fit:
 
 @lru_cache(maxsize=VERDICTS_MAX)
 def best_plan(shape: Shape, request: GpuRequest, free: int) -> tuple[Fit, Plan, tuple[int, ...]] | None:
-    """The best grant out of surely free GPUs: the fit, the plan, and the sets that rank equal (one container only)."""
+    """The best grant out of surely free GPUs: the fit, the plan, and for one container all sets that rank equal."""
     if free.bit_count() < request.gpus:
         return None
     if request.per_container:
@@ -124,11 +127,9 @@ def best_plan(shape: Shape, request: GpuRequest, free: int) -> tuple[Fit, Plan, 
     if best is not None and len(request.containers) == 1:
         rank, tied = best
         return _preference(shape, Fit(rank, tied[0], bound), loose=loose), Plan((tied[0],)), tied
-    if best is not None:
-        for rank, gpus in chooser.all_proven(free):
-            plan = plan_of(shape, request, gpus)
-            if plan is not None:
-                return _preference(shape, Fit(rank, gpus, bound), loose=loose), plan, (gpus,)
+    plan = _several_containers(shape, request, free, chooser) if best else None
+    if plan is not None:
+        return _preference(shape, Fit(chooser.rank_proven(free, plan.gpus), plan.gpus, bound), loose=loose), plan, ()
     if not loose:
         return None
     rank, tied = best or chooser.spanning(free) or ((), ())
@@ -138,7 +139,24 @@ def best_plan(shape: Shape, request: GpuRequest, free: int) -> tuple[Fit, Plan, 
         raise AssertionError(f"a Preferred plan needs no more than {request.gpus} free GPUs: {gpus:#x}")
     lost = _lost(shape, plan.spanning if best else (gpus,))
     fit = Fit((1, rank[1], lost.scope.width, *rank[3:]), gpus, bound, degraded=True, lost=lost)
-    return fit, plan, tied if len(request.containers) == 1 else (gpus,)
+    return fit, plan, tied if len(request.containers) == 1 else ()
+
+
+def _several_containers(shape: Shape, request: GpuRequest, free: int, chooser: Chooser) -> Plan | None:
+    """A plan for one of the best sets of the pod; where none of those will do, for any."""
+    for _, gpus in chooser.all_proven(free)[:SETS_TRIED]:
+        plan = plan_of(shape, request, gpus)
+        if plan is not None:
+            return plan
+    try:
+        return plan_within(shape, request, free, chooser.rule)
+    except SearchEnded:
+        return None
+
+
+@lru_cache(maxsize=VERDICTS_MAX)
+def _never_fits(shape: Shape, request: GpuRequest) -> bool:
+    return never_fits(shape, request)
 
 
 def _preference(shape: Shape, fit: Fit, *, loose: bool) -> Fit:
@@ -160,7 +178,7 @@ def _per_container(shape: Shape, request: GpuRequest, free: int) -> tuple[Fit, P
     head = (int(lost is not None), bound.width, lost.scope.width if lost else 0)
     chooser = chooser_for(shape, request.gpus, (Scope.NODE,), None)
     rank = chooser.rank(free, plan.gpus, shape.everything, head)
-    return Fit(rank, plan.gpus, bound, degraded=lost is not None, lost=lost), plan, (plan.gpus,)
+    return Fit(rank, plan.gpus, bound, degraded=lost is not None, lost=lost), plan, ()
 
 
 def _lost(shape: Shape, spanning: tuple[int, ...]) -> Lost:

@@ -8,9 +8,11 @@ good leaves several possible pools behind; the plan follows all of them.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from atoll.core.geometry import Geometry, geometry_of
 from atoll.core.request import ContainerKind, GpuRequest, Policy, fresh_counts
+from atoll.core.rule import Rule, rule_for
 from atoll.core.shape import Shape
 from atoll.core.tables import Chooser, chooser_for
 
@@ -18,7 +20,7 @@ CHOICES_MAX = 2_000
 """Choices of the kubelet that are followed; a pod that leaves it more is not proven, hence refused under Restricted."""
 
 STEPS_MAX = 20_000
-"""Fresh sets tried for one pod before the search ends without a plan."""
+"""Fresh sets tried in one search before it ends without an answer. Nodes of 8 GPUs need a quarter of that at most."""
 
 Pools = frozenset[int]
 """Every pool of reusable GPUs that the kubelet may have at some moment."""
@@ -38,23 +40,56 @@ class Plan:
         return sum(self.fresh)
 
 
+class SearchEnded(Exception):
+    """There were more ways than may be tried: neither a plan nor the proof that there is none."""
+
+
 def plan_of(shape: Shape, request: GpuRequest, free: int, *, loose: bool = False) -> Plan | None:
-    """Give each container its fresh GPUs out of `free`.
+    """Give each container its fresh GPUs out of `free`, and the pod's own rule is the caller's matter.
 
     Args:
         loose: Preferred containers may span domains when there is no other way.
 
     Returns:
-        The first plan in order of preference per container; None when there is none.
+        The first plan in order of preference per container; None when none was found.
     """
     if len(request.containers) == 1 and not request.per_container:
         # The pod's own rule is the container's.
-        size = request.gpus
-        return Plan((free,)) if free.bit_count() == size else None
-    strict = _Planner(shape, request, loose=False).plan(free)
+        return Plan((free,)) if free.bit_count() == request.gpus else None
+    try:
+        strict = _Planner(shape, request, loose=False).plan(free)
+    except SearchEnded:
+        strict = None
     if strict is not None or not loose:
         return strict
-    return _Planner(shape, request, loose=True).plan(free)
+    try:
+        return _Planner(shape, request, loose=True).plan(free)
+    except SearchEnded:
+        return None
+
+
+def plan_within(shape: Shape, request: GpuRequest, free: int, rule: Rule) -> Plan | None:
+    """The first plan of which the pod's own rule holds as well.
+
+    Raises:
+        SearchEnded: see there.
+    """
+    for region in rule.regions:
+        plan = _Planner(shape, request, loose=False, whole=rule).plan(region & free)
+        if plan is not None:
+            return plan
+    return None
+
+
+def never_fits(shape: Shape, request: GpuRequest) -> bool:
+    """Whether the idle node is proven to have no plan for a pod of several containers."""
+    try:
+        if request.per_container:
+            return _Planner(shape, request, loose=True).plan(shape.everything) is None
+        rule = rule_for(shape, request.gpus, request.scopes, request.partition)
+        return plan_within(shape, request, shape.everything, rule) is None
+    except SearchEnded:
+        return False
 
 
 def policies(request: GpuRequest) -> tuple[Policy, ...]:
@@ -63,9 +98,13 @@ def policies(request: GpuRequest) -> tuple[Policy, ...]:
 
 
 class _Planner:
-    """A search with backtracking, container by container in start order."""
+    """A search with backtracking, container by container in start order.
 
-    def __init__(self, shape: Shape, request: GpuRequest, *, loose: bool) -> None:
+    Args:
+        whole: a rule that all fresh GPUs together must meet, if any.
+    """
+
+    def __init__(self, shape: Shape, request: GpuRequest, *, loose: bool, whole: Rule | None = None) -> None:
         self._containers = request.containers
         self._counts = fresh_counts(request.containers)
         self._geometry: Geometry = geometry_of(shape)
@@ -73,9 +112,12 @@ class _Planner:
             chooser_for(shape, container.gpus, request.scopes, request.partition) for container in request.containers
         ]
         self._must = [not loose or policy is Policy.RESTRICTED for policy in policies(request)]
+        self._whole = whole
+        self._free = 0
         self._steps = 0
 
     def plan(self, free: int) -> Plan | None:
+        self._free = free
         found = self._rest(0, free, EMPTY)
         if found is None:
             return None
@@ -84,13 +126,13 @@ class _Planner:
     def _rest(self, n: int, free: int, pools: Pools) -> list[tuple[int, int]] | None:
         """(fresh, spanning) from container `n` on."""
         if n == len(self._containers):
-            return []
+            return [] if self._whole is None or self._whole.proven(self._free & ~free) else None
         if free.bit_count() < sum(self._counts[n:]):
             return None
         for fresh, right in self._offers(n, free, pools):
             self._steps += 1
             if self._steps > STEPS_MAX:
-                return None
+                raise SearchEnded
             after = self._after(n, pools, fresh)
             if after is None:
                 continue
@@ -104,26 +146,30 @@ class _Planner:
         count, chooser = self._counts[n], self._choosers[n]
         offered = set()
         if pools == EMPTY:
-            for _, fresh in chooser.all_proven(free):
-                offered.add(fresh)
-                yield fresh, True
+            best = chooser.proven(free)
+            for fresh in chain(best[1], chooser.some_proven(free)) if best else ():
+                if fresh not in offered:
+                    offered.add(fresh)
+                    yield fresh, True
         else:
-            reusable = _union(pools)
-            near = sorted(
-                self._geometry.sets(free, count),
-                key=lambda fresh: (self._geometry.container_of(reusable | fresh)[0].width, fresh),
-            )
-            for fresh in near:
+            for fresh in self._near(free, count, _union(pools)):
                 if self._right(n, pools, fresh):
                     offered.add(fresh)
                     yield fresh, True
         if self._must[n]:
             return
-        others = (fresh for fresh in self._geometry.sets(free, count) if fresh not in offered)
-        for fresh in sorted(
-            others, key=lambda fresh: (self._geometry.container_of(fresh)[0].width if fresh else 0, fresh)
-        ):
-            yield fresh, False
+        for fresh in self._near(free, count, 0):
+            if fresh not in offered:
+                yield fresh, False
+
+    def _near(self, free: int, count: int, reusable: int) -> list[int]:
+        """Sets of `count` GPUs, first those that lie close together and to what may be reused."""
+
+        def spread(fresh: int) -> tuple[int, int]:
+            together = reusable | fresh
+            return self._geometry.container_of(together)[0].width if together else 0, fresh
+
+        return sorted(self._geometry.sets(free, count), key=spread)
 
     def _right(self, n: int, pools: Pools, fresh: int) -> bool:
         """Whether the container is right for every choice of the kubelet."""

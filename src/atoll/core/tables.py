@@ -56,17 +56,28 @@ class Chooser:
             ((rank, gpus) for gpus, rank in ranked.items()), key=lambda choice: (choice[0], positions(choice[1]))
         )
 
+    def rank_proven(self, free: int, gpus: int) -> Rank:
+        """The rank of one set that is proven."""
+        regions = [region for region in self.rule.regions if not gpus & ~region]
+        return min(self.rank(free, gpus, region, self._head(region)) for region in regions)
+
+    def some_proven(self, free: int) -> Iterator[int]:
+        """The sets of `all_proven` without their ranks, as they come: cheap where one of the first will do."""
+        return (gpus for gpus, _, _ in self._right(free))
+
     def _right(self, free: int) -> Iterator[Candidate]:
-        rule = self.rule
-        settled = rule.regions_suffice
-        for region in rule.regions:
-            if (region & free).bit_count() >= rule.size:
-                # Of a GPU whose domain nobody knows, all that is known is the wider domain around it.
-                around = 0 if rule.located(region) else self.geometry.closed_around(region, rule.bound).width
-                head = (0, rule.bound.width, around)
-                for gpus in self.geometry.sets(region & free, rule.size):
-                    if settled or rule.proven(gpus):
+        settled = self.rule.regions_suffice
+        for region in self.rule.regions:
+            if (region & free).bit_count() >= self.rule.size:
+                head = self._head(region)
+                for gpus in self.geometry.sets(region & free, self.rule.size):
+                    if settled or self.rule.proven(gpus):
                         yield gpus, region, head
+
+    def _head(self, region: int) -> Rank:
+        # Of a GPU whose domain nobody knows, all that is known is the wider domain around it.
+        bound = self.rule.bound
+        return 0, bound.width, 0 if self.rule.located(region) else self.geometry.closed_around(region, bound).width
 
     def _close(self, free: int) -> Iterator[Candidate]:
         size = self.rule.size
