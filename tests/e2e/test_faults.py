@@ -2,12 +2,13 @@
 leaked. Two services at once, and a Binding that a proxy holds until its sender is long dead."""
 
 import contextlib
+import signal
 from collections.abc import Iterator
 
 import pytest
 
 from tests.e2e.holding_proxy import HoldingProxy
-from tests.e2e.installation import KINDS, NAMESPACE, Box, Installation
+from tests.e2e.installation import KINDS, Box, Installation
 from tests.realkube import fleet
 from tests.realkube.api import ApiError, wait_until
 from tests.realkube.harness import free_port
@@ -48,13 +49,10 @@ UNDER_LOAD = [
 
 
 @contextlib.contextmanager
-def successor(cluster: Installation, doomed: Piece, *, impatient: bool = False) -> Iterator[None]:
+def successor(cluster: Installation, doomed: Piece, expected: tuple[int, ...] = (-signal.SIGKILL,)) -> Iterator[None]:
     """Wait for the death, then put a service without faults in the place."""
     wait_until(lambda: not doomed.running, f"{doomed.name} to die at its fault point", 60)
-    if impatient:
-        # The dead one's Lease would run out in 15 s; the tests of the start wait for that.
-        with contextlib.suppress(ApiError):
-            cluster.api.delete(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/atoll")
+    assert doomed.exit_status in expected, f"{doomed.name} ended with {doomed.exit_status}: {doomed.tail()}"
     cluster.serve = cluster.start_serve()
     yield
 
@@ -120,7 +118,7 @@ def test_a_service_that_dies_under_load_loses_nothing_and_gives_nothing_twice(
     load(cluster, *boxes)
     drive_until_death(cluster, doomed, *boxes)
 
-    with successor(cluster, doomed, impatient=True):
+    with successor(cluster, doomed):
         finish_load(cluster, *boxes)
 
 
@@ -143,7 +141,7 @@ def test_a_service_that_is_told_to_stop_finishes_and_hands_over(
 ) -> None:
     load(cluster, *boxes)
     cluster.serve.terminate(10)
-    with successor(cluster, cluster.serve):
+    with successor(cluster, cluster.serve, (0,)):
         finish_load(cluster, *boxes)
 
 

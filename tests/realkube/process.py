@@ -52,6 +52,11 @@ class Piece:
     def running(self) -> bool:
         return self._child is not None and self._child.poll() is None
 
+    @property
+    def exit_status(self) -> int | None:
+        """What it ended with, minus the signal's number if one killed it; None while it runs."""
+        return None if self._child is None else self._child.poll()
+
     def start(self) -> None:
         """Start it, appending to the same log when it has run before."""
         if self.running:
