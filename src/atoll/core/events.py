@@ -186,20 +186,9 @@ class ReadFailed:
     why: str
 
 
-WatchEvent = (
-    NodeSeen
-    | NodeGone
-    | PodSeen
-    | PodGone
-    | InventorySeen
-    | InventoryGone
-    | ConfigSeen
-    | ConfigGone
-    | LedgerSeen
-    | LedgerGone
-    | Synced
-    | Dropped
-)
+Seen = NodeSeen | PodSeen | InventorySeen | ConfigSeen | LedgerSeen
+Gone = NodeGone | PodGone | InventoryGone | ConfigGone | LedgerGone
+WatchEvent = Seen | Gone | Synced | Dropped
 Outcome = (
     LedgerWritten
     | LedgerConflict
@@ -216,3 +205,18 @@ Outcome = (
     | ReadFailed
 )
 Event = WatchEvent | Outcome | BindAsked | BindAbandoned | LeadershipChanged | Tick
+
+
+def gone_after(seen: Seen) -> Gone:
+    """What says that the object that was seen is not there any more."""
+    match seen:
+        case NodeSeen(node):
+            return NodeGone(node.name, node.uid)
+        case PodSeen(pod):
+            return PodGone(pod.uid)
+        case InventorySeen(inventory):
+            return InventoryGone(inventory.node)
+        case ConfigSeen(config):
+            return ConfigGone(config.name)
+        case LedgerSeen(record):
+            return LedgerGone(record.node)

@@ -14,6 +14,7 @@ from atoll.core.events import (
     BindingRefused,
     ConfigGone,
     ConfigSeen,
+    Gone,
     InventoryGone,
     InventorySeen,
     Kind,
@@ -27,13 +28,14 @@ from atoll.core.events import (
     PodGone,
     PodRewritten,
     PodSeen,
+    Seen,
     Synced,
     WatchEvent,
 )
 from atoll.core.facts import Inventory, NodeConfigObject, NodeFacts, PodFacts
 from atoll.core.ledger import Grant, LedgerRecord
 
-Told = Callable[[Kind, WatchEvent], None]
+Told = Callable[[Kind, Seen | Gone], None]
 LIST_ORDER = (Kind.NODES, Kind.CONFIGS, Kind.INVENTORIES, Kind.LEDGERS, Kind.PODS)
 """Ledgers before pods: see `Synced`."""
 
@@ -160,7 +162,7 @@ class FakeCluster:
 
     # What watches see.
 
-    def listed(self, kind: Kind) -> Iterator[tuple[str, WatchEvent]]:
+    def listed(self, kind: Kind) -> Iterator[tuple[str, Seen]]:
         """(key, event) of every object of a kind."""
         match kind:
             case Kind.NODES:
@@ -184,6 +186,6 @@ class FakeCluster:
         self.revision += 1
         return str(self.revision)
 
-    def _tell(self, kind: Kind, event: WatchEvent) -> None:
+    def _tell(self, kind: Kind, event: Seen | Gone) -> None:
         for told in tuple(self.watchers):
             told(kind, event)

@@ -9,22 +9,20 @@ from atoll.core.effects import ApiEffect, PostBinding, ReadLedger, WriteLedger
 from atoll.core.events import (
     BindingUnknown,
     ConfigGone,
-    ConfigSeen,
+    Gone,
     InventoryGone,
-    InventorySeen,
     Kind,
     LedgerGone,
-    LedgerSeen,
     LedgerUnknown,
     NodeGone,
-    NodeSeen,
     Outcome,
     PodGone,
-    PodSeen,
     PodWriteFailed,
     ReadFailed,
+    Seen,
     Synced,
     WatchEvent,
+    gone_after,
 )
 from atoll.sim.api import LIST_ORDER, FakeCluster
 from atoll.sim.clock import Timeline
@@ -129,7 +127,7 @@ class Watch:
     ) -> None:
         self._cluster, self._timeline, self._rng = cluster, timeline, rng
         self._weather, self._marks, self._deliver = weather, marks, deliver
-        self._known: dict[Kind, dict[str, WatchEvent]] = {kind: {} for kind in LIST_ORDER}
+        self._known: dict[Kind, dict[str, Seen]] = {kind: {} for kind in LIST_ORDER}
         self._due: dict[Kind, float] = dict.fromkeys(LIST_ORDER, 0.0)
         self._epoch: dict[Kind, int] = dict.fromkeys(LIST_ORDER, 0)
         self._open = True
@@ -144,7 +142,7 @@ class Watch:
         self._open = False
         self._cluster.watchers.remove(self._told)
 
-    def _told(self, kind: Kind, event: WatchEvent) -> None:
+    def _told(self, kind: Kind, event: Seen | Gone) -> None:
         if self._rng.random() < self._weather.watch_drop:
             self._marks["watch dropped"] += 1
             self._listing(kind, self._rng.uniform(0.05, 2.0))
@@ -154,7 +152,7 @@ class Watch:
         epoch = self._epoch[kind]
         self._timeline.after(due - self._timeline.now, lambda: self._hand_over(kind, epoch, event))
 
-    def _hand_over(self, kind: Kind, epoch: int, event: WatchEvent) -> None:
+    def _hand_over(self, kind: Kind, epoch: int, event: Seen | Gone) -> None:
         if self._open and epoch == self._epoch[kind]:
             self._say(kind, event)
 
@@ -170,55 +168,20 @@ class Watch:
         self._epoch[kind] += 1  # what the list holds already must not be told again
         for key, event in list(self._known[kind].items()):
             if key not in now:
-                self._say(kind, gone(event))
+                self._say(kind, gone_after(event))
         for event in now.values():
             self._say(kind, event)
         self._deliver(Synced(kind))
 
-    def _say(self, kind: Kind, event: WatchEvent) -> None:
-        key, there = key_of(event)
-        if there:
-            self._known[kind][key] = event
+    def _say(self, kind: Kind, event: Seen | Gone) -> None:
+        if isinstance(event, Seen):
+            self._known[kind][_key(gone_after(event))] = event
         else:
-            self._known[kind].pop(key, None)
+            self._known[kind].pop(_key(event), None)
         self._deliver(event)
 
 
-def key_of(event: WatchEvent) -> tuple[str, bool]:
-    """(key of the object, whether it is there)."""
-    match event:
-        case NodeSeen(node):
-            return node.name, True
-        case NodeGone(name):
-            return name, False
-        case PodSeen(pod):
-            return pod.uid, True
-        case PodGone(uid):
-            return uid, False
-        case InventorySeen(inventory):
-            return inventory.node, True
-        case ConfigSeen(config):
-            return config.name, True
-        case LedgerSeen(record):
-            return record.node, True
-        case InventoryGone(key) | ConfigGone(key) | LedgerGone(key):
-            return key, False
-        case _:
-            raise ValueError(f"{event} names no object")
-
-
-def gone(event: WatchEvent) -> WatchEvent:
-    """What says that the object of `event` is not there any more."""
-    match event:
-        case NodeSeen(node):
-            return NodeGone(node.name, node.uid)
-        case PodSeen(pod):
-            return PodGone(pod.uid)
-        case InventorySeen(inventory):
-            return InventoryGone(inventory.node)
-        case ConfigSeen(config):
-            return ConfigGone(config.name)
-        case LedgerSeen(record):
-            return LedgerGone(record.node)
-        case _:
-            raise ValueError(f"{event} is no object that can go")
+def _key(gone: Gone) -> str:
+    match gone:
+        case NodeGone(key) | PodGone(key) | InventoryGone(key) | ConfigGone(key) | LedgerGone(key):
+            return key

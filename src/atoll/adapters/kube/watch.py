@@ -16,7 +16,7 @@ import structlog
 from atoll.adapters.kube import wire
 from atoll.adapters.kube.client import Answer, KubeClient, Unanswered
 from atoll.adapters.kube.credentials import AccessError
-from atoll.adapters.kube.mirror import Mirror, Reader, readers
+from atoll.adapters.kube.delivered import Delivered, Reader, readers
 from atoll.core.events import Kind, WatchEvent
 
 PAGE = 2000
@@ -72,7 +72,7 @@ class _KindWatch:
         self.kind = reader.kind
         self._client = client
         self._path = reader.path
-        self._mirror: Mirror[Any] = Mirror(reader)
+        self._delivered: Delivered[Any] = Delivered(reader)
         self._batches = batches
         self._ledgers_listed = ledgers_listed
         self._version: str | None = None
@@ -95,7 +95,7 @@ class _KindWatch:
                 self._pause_s = min(self._pause_s * 2, BACKOFF_MAX_S)
 
     async def _list(self) -> str:
-        self._mirror.listing()
+        self._delivered.listing()
         more = ""
         while True:
             answer = await self._client.read(f"{self._path}?limit={PAGE}{more}")
@@ -103,12 +103,12 @@ class _KindWatch:
                 raise Expired
             if not answer.ok:
                 raise Unanswered(f"list of {self.kind}: {answer.why}{_remedy(answer)}")
-            metadata, events = self._mirror.page(answer.body)
+            metadata, events = self._delivered.page(answer.body)
             await self._put(events)
             if not metadata.continue_:
                 break
             more = f"&continue={metadata.continue_}"
-        await self._put(self._mirror.listed())
+        await self._put(self._delivered.listed())
         if self.kind is Kind.LEDGERS:
             self._ledgers_listed.set()
         return metadata.resource_version
@@ -138,9 +138,9 @@ class _KindWatch:
         if entry.type == "BOOKMARK":
             events: list[WatchEvent] = []
         elif entry.type == "DELETED":
-            events = self._mirror.deleted(entry.object)
+            events = self._delivered.deleted(entry.object)
         else:
-            events = self._mirror.changed(entry.object)
+            events = self._delivered.changed(entry.object)
         with contextlib.suppress(msgspec.DecodeError):
             self._version = _bookmark.decode(entry.object).metadata.resource_version or self._version
         return events

@@ -15,24 +15,20 @@ from atoll.adapters.kube.codec import asks_for_gpus, node_facts, pod_facts
 from atoll.adapters.kube.codec_inventory import config_of, inventory_of
 from atoll.adapters.kube.codec_ledger import record_of
 from atoll.core.events import (
-    ConfigGone,
     ConfigSeen,
     Dropped,
-    InventoryGone,
     InventorySeen,
     Kind,
-    LedgerGone,
     LedgerSeen,
-    NodeGone,
     NodeSeen,
-    PodGone,
     PodSeen,
+    Seen,
     Synced,
     WatchEvent,
+    gone_after,
 )
 
 W = TypeVar("W")
-Seen = NodeSeen | PodSeen | InventorySeen | ConfigSeen | LedgerSeen
 WHY_MAX = 300
 _named = msgspec.json.Decoder(wire.AnyObject)
 
@@ -73,7 +69,7 @@ def readers(resources: tuple[str, ...]) -> dict[Kind, "Reader[wire.Node] | Reade
 OurReader = Reader[wire_atoll.GpuNode] | Reader[wire_atoll.NodeConfig] | Reader[wire_atoll.RawLedger]
 
 
-class Mirror(Generic[W]):
+class Delivered(Generic[W]):
     """Feed it pages and watch lines of one kind; it answers with what the service should know."""
 
     def __init__(self, reader: Reader[W]) -> None:
@@ -108,7 +104,7 @@ class Mirror(Generic[W]):
         """The last page was taken: say what is gone, and the first time that the kind has synced."""
         listed, self._listed = self._listed or set(), None
         absent = [key for key in self._known if key not in listed]
-        gone: list[WatchEvent] = [_gone(self._known.pop(key)) for key in absent]
+        gone: list[WatchEvent] = [gone_after(self._known.pop(key)) for key in absent]
         if not self._synced:
             self._synced = True
             gone.append(Synced(self._reader.kind))
@@ -124,7 +120,7 @@ class Mirror(Generic[W]):
 
     def deleted(self, body: bytes | msgspec.Raw) -> list[WatchEvent]:
         known = self._known.pop(self._key(_metadata(body)), None)
-        return [] if known is None else [_gone(known)]
+        return [] if known is None else [gone_after(known)]
 
     def _take(self, item: W) -> list[WatchEvent]:
         metadata: wire.ObjectMeta = item.metadata  # type: ignore[attr-defined]
@@ -140,7 +136,7 @@ class Mirror(Generic[W]):
             return []
         self._known[key] = seen
         if isinstance(known, NodeSeen) and isinstance(seen, NodeSeen) and known.node.uid != seen.node.uid:
-            return [_gone(known), seen]
+            return [gone_after(known), seen]
         return [seen]
 
     def _key(self, metadata: wire.ObjectMeta) -> str:
@@ -157,17 +153,3 @@ def _metadata(body: bytes | msgspec.Raw) -> wire.ObjectMeta:
         return _named.decode(body).metadata
     except (msgspec.DecodeError, UnicodeDecodeError):
         return wire.ObjectMeta(name="?")
-
-
-def _gone(seen: Seen) -> WatchEvent:
-    match seen:
-        case NodeSeen(node):
-            return NodeGone(node.name, node.uid)
-        case PodSeen(pod):
-            return PodGone(pod.uid)
-        case InventorySeen(inventory):
-            return InventoryGone(inventory.node)
-        case ConfigSeen(config):
-            return ConfigGone(config.name)
-        case LedgerSeen(record):
-            return LedgerGone(record.node)
