@@ -216,6 +216,9 @@ def test_a_large_board_without_symmetry_still_gets_cliques_and_whole_blocks():
         board(list(range(20)), list(range(20, 40)), bridges=ring), nic_ranks=tuple(gpu % 6 for gpu in range(40))
     )
 
+    plain = replace(board(list(range(20)), list(range(20, 40))), nic_ranks=rugged.nic_ranks)
+
+    assert len(granted(plain, range(40), 18)) == 18
     assert granted(rugged, range(40), 2, Scope.NVLINK) in [{a, b} for a, b in ring]
     assert len(granted(rugged, range(40), 30)) == 30
     assert rugged.chain[2] == Domains((2**20 - 1, (2**20 - 1) << 20), ())

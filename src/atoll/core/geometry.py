@@ -8,6 +8,7 @@ Where more than `SETS_MAX` remain (large boards without symmetry), a few well fi
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import combinations
 from typing import TypeVar
 
 from atoll.core.gpuset import positions
@@ -138,7 +139,11 @@ class Geometry:
         if free.bit_count() > ALL_SETS_GPUS_MAX and self.ways(free, size) > SETS_MAX:
             yield from self._well_filled(free, size)
         else:
-            yield from _combined([_prefixes(twins & free) for twins in self.twins if twins & free], size)
+            classes = [twins & free for twins in self.twins if twins & free]
+            if len(classes) == free.bit_count():
+                yield from map(sum, combinations(classes, size))
+            else:
+                yield from _combined([_prefixes(twins) for twins in classes], size)
 
     def ways(self, free: int, size: int) -> int:
         """How many sets of `size` GPUs out of `free` there are, twins counted once."""
@@ -149,6 +154,8 @@ class Geometry:
         seen = set()
         for family in (*self.blocks, self.components, self.twins):
             rest, chosen = [block & free for block in family if block & free], 0
+            if sum(block.bit_count() for block in rest) < size:
+                continue
             while (missing := size - chosen.bit_count()) > 0:
                 rest.sort(key=lambda block: (block.bit_count(), block & -block))
                 whole = [block for block in rest if block.bit_count() <= missing]
@@ -171,14 +178,15 @@ def geometry_of(shape: Shape) -> Geometry:
 def _twins(shape: Shape, ranks: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
     """Classes of GPUs that can be swapped without changing anything the decision looks at."""
     count = shape.count
-    families = [block for known in shape.chain for block in (*known.closed, *known.open)]
-    families += [mask for _, mask in shape.partitions] + [shape.unnamed]
+    families = [mask for _, mask in shape.partitions] + [shape.unnamed]
+    homes = [_home(shape, member) for member in range(count)]
     linked, unknown = shape.nvlink.linked, shape.nvlink.unknown
 
     def alike(a: int, b: int) -> bool:
         others = shape.everything & ~(1 << a) & ~(1 << b)
         return (
-            all((block >> a & 1) == (block >> b & 1) for block in families)
+            homes[a] == homes[b]
+            and all((block >> a & 1) == (block >> b & 1) for block in families)
             and shape.nic_ranks[a] == shape.nic_ranks[b]
             and not (linked[a] ^ linked[b]) & others
             and not (unknown[a] ^ unknown[b]) & others
@@ -194,6 +202,15 @@ def _twins(shape: Shape, ranks: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
         else:
             classes.append(1 << member)
     return tuple(classes)
+
+
+def _home(shape: Shape, member: int) -> tuple[tuple[int, bool], ...]:
+    """Per chain scope the block of a GPU, 0 where it has one to itself (two such can be swapped), and if it is open."""
+    found = []
+    for known in shape.chain:
+        block = next(block for block in known.closed + known.open if block >> member & 1)
+        found.append((block if block & (block - 1) else 0, block in known.open))
+    return tuple(found)
 
 
 def _prefixes(mask: int) -> list[int]:
