@@ -166,6 +166,17 @@ def test_of_two_grants_for_one_pod_the_second_is_given_up():
     assert record.grants == ()
 
 
+def test_two_grants_on_shadow_nodes_stand_until_the_scheduler_has_chosen():
+    grants = [replace(grant("a", gpus(name, 0, 1, 2, 3)), enforced=False) for name in ("n1", "n2")]
+    ledgers = [ledger("n1", grants[0]), ledger("n2", grants[1])]
+    stage = start(pods=[pod("a", version="11")], ledgers=ledgers)
+
+    assert stage.at_start == []
+    (record,) = writes(stage.step(PodSeen(pod("a", version="12", node="n2"))))
+    assert record.node == "n1"
+    assert record.grants == ()
+
+
 def test_a_node_that_goes_away_frees_nothing_while_its_pods_live():
     stage = start(node("n1"), inventory("n1"), pods=[pod("a", node="n1"), pod("b")], ledgers=[ledger("n1", HELD)])
 

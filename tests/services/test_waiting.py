@@ -67,6 +67,16 @@ def test_a_refusal_with_other_blockers_is_written_again():
     assert [said.placed for said in told(stage.wait(0))] == [False]
 
 
+def test_words_of_another_instance_are_not_corrected_without_a_question():
+    stage = fragmented(pod("a"))
+    stage.filter(pod("a"), "n1")
+    carried_out(stage, stage.wait(0))
+
+    theirs = replace(stage.service.mirror.pods["a-uid"], version="500", placed=("TopologyUnknown", "theirs"))
+
+    assert stage.see(PodSeen(theirs)) + stage.wait(1) == []
+
+
 def test_a_condition_that_could_not_be_written_is_tried_again():
     stage = fragmented(pod("a"))
     stage.filter(pod("a"), "n1")
