@@ -10,8 +10,8 @@ import pytest
 from atoll.core.facts import NodeFacts, PodFacts
 from atoll.core.request import ContainerAsk, PodAsk
 from atoll.sim.api import FakeCluster
-from atoll.sim.port import FakeClusterApi
 from tests.contract import cluster_api
+from tests.contract.fake_cluster_api import FakeClusterApi
 
 
 class FakeOutside:

@@ -1,4 +1,4 @@
-"""The simulated API server behind `ports.ClusterApi`, for the real service loop: the demo and the contract tests."""
+"""The simulated API server behind `ports.ClusterApi`, for tests of the real service loop."""
 
 import asyncio
 from collections.abc import AsyncIterator
