@@ -1,5 +1,7 @@
-"""The outsides that Atoll needs, as interfaces that it owns. Each has one real adapter and one fake, and both pass the
-same contract tests."""
+"""The outsides that Atoll's services need, as interfaces that Atoll owns.
+
+`ClusterApi` has one real adapter and one fake, and both pass the same contract tests (`tests/contract`).
+"""
 
 from collections.abc import AsyncIterator
 from typing import Protocol

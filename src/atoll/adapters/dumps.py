@@ -20,7 +20,7 @@ from atoll.core.topology import Device, NodeTopology, PairLink
 FILES_MAX = 32
 EXPECTED = "`nvidia-smi topo -m`, `topo -mp` or `-L`, `lscpu`, `lscpu -p`, or a machine file"
 
-__all__ = ["DumpError", "DumpFile", "read_topology"]
+__all__ = ["DumpFile", "read_topology"]
 
 
 def read_topology(files: Sequence[DumpFile]) -> NodeTopology:

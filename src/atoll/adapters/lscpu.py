@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from atoll.adapters.dump_text import DumpText
 from atoll.core.errors import quoted
+from atoll.core.gpuset import positions
 from atoll.core.id_list import ID_MAX, id_mask
 
 _COUNTED = re.compile(r"(Socket\(s\)|NUMA node\(s\)|Core\(s\) per socket|CPU\(s\)):\s*(\S+)")
@@ -163,19 +164,12 @@ def socket_of(sockets: Sockets, nodes: int | None) -> int | None:
         return 0
     if nodes is None:
         return None
-    return _only(sockets.socket_of_node.get(node) for node in _bits(nodes) if sockets.node_cpus.get(node))
+    return _only(sockets.socket_of_node.get(node) for node in positions(nodes) if sockets.node_cpus.get(node))
 
 
 def _only(values: Iterable[int | None]) -> int | None:
     distinct = set(values)
     return distinct.pop() if len(distinct) == 1 else None
-
-
-def _bits(mask: int) -> Iterable[int]:
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low
 
 
 def missing_place(sockets: Sockets, nodes: int | None, cpus: int | None) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from atoll.adapters.faults import VARIABLE
 from atoll.adapters.kube.names import GPU_RESOURCE
 from atoll.core.errors import quoted
 
@@ -59,7 +60,7 @@ def serve(
         namespace=namespace,
         resources=tuple(gpu_resource or (GPU_RESOURCE,)),
         dns_names=tuple(dns_name or ()),
-        fault=os.environ.get("ATOLL_FAULT", ""),
+        fault=os.environ.get(VARIABLE, ""),
     )
     if not run(settings, json_logs=log_format is LogFormat.JSON):
         raise typer.Exit(FAILED)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from random import Random
 
+from atoll.core.asking import POLICY, SCOPE
 from atoll.core.books import holds_nothing, pod_gpus
 from atoll.core.facts import PodFacts
 from atoll.core.request import ContainerAsk, ContainerKind, PodAsk
@@ -92,11 +93,11 @@ def _ask(rng: Random) -> PodAsk:
     gpus = rng.choice((1, 1, 2, 2, 3, 4, 4, 4, 5, 8))
     words = {}
     if rng.random() < 0.5:
-        words["atoll.dev/policy"] = rng.choice(("Restricted", "Preferred"))
+        words[POLICY] = rng.choice(("Restricted", "Preferred"))
     if rng.random() < 0.2:
-        words["atoll.dev/scope"] = rng.choice(("NUMANode", "Socket", "Node", "NUMANode,Node"))
+        words[SCOPE] = rng.choice(("NUMANode", "Socket", "Node", "NUMANode,Node"))
     if rng.random() < 0.03:
-        words["atoll.dev/policy"] = "restricted"  # a wrong word
+        words[POLICY] = "restricted"  # a wrong word
     containers = [ContainerAsk("main", gpus)]
     if rng.random() < 0.1:
         containers.insert(0, ContainerAsk("warm-up", min(gpus, 2), ContainerKind.INIT))

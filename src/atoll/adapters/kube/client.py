@@ -27,7 +27,6 @@ TRIES = 4
 RETRY_S = 0.25
 RETRY_AFTER_MAX_S = 10.0
 WHY_MAX = 300
-CHUNK_BYTES = 1 << 16
 JSON = "application/json"
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from atoll.adapters.kube import wire
 from atoll.adapters.kube.names import ANSWERED, ASKED_PREFIX, PLACED
+from atoll.core.asking import SERVICE_CLASS
 from atoll.core.facts import NodeFacts, PodFacts
 from atoll.core.ledger import Occupant
 from atoll.core.request import ContainerAsk, ContainerKind, PodAsk, ServiceClass
@@ -151,7 +152,7 @@ def _controller(owners: tuple[wire.OwnerReference, ...] | None) -> str:
 
 
 def _service_class(annotations: Mapping[str, str]) -> ServiceClass | None:
-    return _SERVICE_CLASSES.get(annotations.get("atoll.dev/service-class", ""))
+    return _SERVICE_CLASSES.get(annotations.get(SERVICE_CLASS, ""))
 
 
 def _refused(conditions: tuple[wire.Condition, ...] | None) -> tuple[str, str] | None:

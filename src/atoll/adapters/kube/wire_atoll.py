@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from atoll.adapters.kube.names import API_VERSION
 from atoll.adapters.kube.wire import ObjectMeta, Struct
 from atoll.core.facts import Enforcement, Hints, OnViolation, Source
 from atoll.core.ledger import NodeMode
@@ -127,7 +128,7 @@ class LedgerMeta(Struct, frozen=True):
 class Ledger(Struct, frozen=True, omit_defaults=False):
     metadata: LedgerMeta
     spec: LedgerSpec
-    api_version: str = "atoll.dev/v1alpha1"
+    api_version: str = API_VERSION
     kind: str = "GPULedger"
 
 
