@@ -159,6 +159,17 @@ def test_a_sidecar_keeps_what_it_reused():
     assert refused(cluster(node("n1")), request).code is Code.NO_DOMAIN_LARGE_ENOUGH
 
 
+def test_a_search_that_is_too_long_refuses_for_now_and_never_for_good():
+    # 40 GPUs of which no two are alike, 20 containers of two linked GPUs, and one GPU that has no link.
+    pairs = [(gpu, gpu + 1) for gpu in range(0, 38, 2)] + [(37, 38)]
+    rugged = replace(board(range(40), bridges=pairs), nic_ranks=tuple(gpu % 6 for gpu in range(40)))
+    request = pod(*((f"c{n}", 2, APP) for n in range(20)), scopes=(Scope.NVLINK, Scope.NODE))
+
+    rejection = refused(cluster(node("n1", range(40), rugged)), request)
+
+    assert rejection.code is Code.FRAGMENTED
+
+
 def test_per_container_replaces_the_sum_rule():
     request = replace(
         pod(("a", 3, APP), ("b", 3, APP), scopes=(Scope.NUMA_NODE,)),

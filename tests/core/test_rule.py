@@ -8,7 +8,8 @@ from random import Random
 
 from atoll.core.domains import Domains, NvlinkGraph
 from atoll.core.gpuset import mask_of
-from atoll.core.rule import clique, rule_for
+from atoll.core.levels import clique
+from atoll.core.rule import rule_for
 from atoll.core.scope import Scope
 from atoll.core.shape import Shape
 from tests.core.nodes import board

@@ -7,7 +7,7 @@ nothing is right in any world (Fragmented) or something would be right in some w
 from dataclasses import replace
 from functools import lru_cache
 
-from atoll.core.containers import Plan, SearchEnded, never_fits, plan_of, plan_within, policies
+from atoll.core.containers import STEPS_PER_SET, Plan, SearchEnded, never_fits, plan_of, plan_within, policies
 from atoll.core.geometry import geometry_of
 from atoll.core.gpuset import positions
 from atoll.core.ledger import Lost
@@ -145,7 +145,7 @@ def best_plan(shape: Shape, request: GpuRequest, free: int) -> tuple[Fit, Plan, 
 def _several_containers(shape: Shape, request: GpuRequest, free: int, chooser: Chooser) -> Plan | None:
     """A plan for one of the best sets of the pod; where none of those will do, for any."""
     for _, gpus in chooser.all_proven(free)[:SETS_TRIED]:
-        plan = plan_of(shape, request, gpus)
+        plan = plan_of(shape, request, gpus, steps_max=STEPS_PER_SET)
         if plan is not None:
             return plan
     try:

@@ -22,6 +22,12 @@ CHOICES_MAX = 2_000
 STEPS_MAX = 20_000
 """Fresh sets tried in one search before it ends without an answer. Nodes of 8 GPUs need a quarter of that at most."""
 
+STEPS_PER_SET = 500
+"""The same for one given set, of which there may be many to try."""
+
+RANKED_GPUS_MAX = 16
+"""Out of so many free GPUs a container is offered the best set first; out of more, any."""
+
 Pools = frozenset[int]
 """Every pool of reusable GPUs that the kubelet may have at some moment."""
 
@@ -44,7 +50,9 @@ class SearchEnded(Exception):
     """There were more ways than may be tried: neither a plan nor the proof that there is none."""
 
 
-def plan_of(shape: Shape, request: GpuRequest, free: int, *, loose: bool = False) -> Plan | None:
+def plan_of(
+    shape: Shape, request: GpuRequest, free: int, *, loose: bool = False, steps_max: int = STEPS_MAX
+) -> Plan | None:
     """Give each container its fresh GPUs out of `free`, and the pod's own rule is the caller's matter.
 
     Args:
@@ -57,7 +65,7 @@ def plan_of(shape: Shape, request: GpuRequest, free: int, *, loose: bool = False
         # The pod's own rule is the container's.
         return Plan((free,)) if free.bit_count() == request.gpus else None
     try:
-        strict = _Planner(shape, request, loose=False).plan(free)
+        strict = _Planner(shape, request, loose=False, steps_max=steps_max).plan(free)
     except SearchEnded:
         strict = None
     if strict is not None or not loose:
@@ -104,7 +112,15 @@ class _Planner:
         whole: a rule that all fresh GPUs together must meet, if any.
     """
 
-    def __init__(self, shape: Shape, request: GpuRequest, *, loose: bool, whole: Rule | None = None) -> None:
+    def __init__(
+        self,
+        shape: Shape,
+        request: GpuRequest,
+        *,
+        loose: bool,
+        whole: Rule | None = None,
+        steps_max: int = STEPS_MAX,
+    ) -> None:
         self._containers = request.containers
         self._counts = fresh_counts(request.containers)
         self._geometry: Geometry = geometry_of(shape)
@@ -114,7 +130,7 @@ class _Planner:
         self._must = [not loose or policy is Policy.RESTRICTED for policy in policies(request)]
         self._whole = whole
         self._free = 0
-        self._steps = 0
+        self._steps_left = steps_max
 
     def plan(self, free: int) -> Plan | None:
         self._free = free
@@ -130,9 +146,9 @@ class _Planner:
         if free.bit_count() < sum(self._counts[n:]):
             return None
         for fresh, right in self._offers(n, free, pools):
-            self._steps += 1
-            if self._steps > STEPS_MAX:
+            if not self._steps_left:
                 raise SearchEnded
+            self._steps_left -= 1
             after = self._after(n, pools, fresh)
             if after is None:
                 continue
@@ -146,8 +162,8 @@ class _Planner:
         count, chooser = self._counts[n], self._choosers[n]
         offered = set()
         if pools == EMPTY:
-            best = chooser.proven(free)
-            for fresh in chain(best[1], chooser.some_proven(free)) if best else ():
+            best = chooser.proven(free) if free.bit_count() <= RANKED_GPUS_MAX else None
+            for fresh in chain(best[1] if best else (), chooser.some_proven(free)):
                 if fresh not in offered:
                     offered.add(fresh)
                     yield fresh, True

@@ -8,9 +8,9 @@ only when something stale comes to their top, so a pick costs the same at ten an
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
 
 from atoll.core.assess import class_of
+from atoll.core.buckets import Bucket, Order
 from atoll.core.choose import judge
 from atoll.core.node_state import NodeState
 from atoll.core.request import GpuRequest
@@ -40,75 +40,6 @@ class FilterAnswer:
     failed: Sequence[tuple[str, Sequence[str]]]
 
 
-class _Bucket:
-    """Nodes of one state."""
-
-    __slots__ = ("_heap", "answers", "asked", "orders", "size", "state")
-
-    def __init__(self, state: NodeState) -> None:
-        self.state = state
-        self.size = 0
-        self.asked: list[str] = []  # names of the question that is being answered; empty in between
-        self.answers: dict[int, tuple[Rank | None, str]] = {}  # by class: rank of the fit, or why not
-        self.orders: set[int] = set()  # classes in whose order the bucket stands
-        self._heap: list[str] = []  # names; some may have left
-
-    def add(self, name: str) -> None:
-        self.size += 1
-        heappush(self._heap, name)
-
-    def first(self, members: dict[str, list[str]], skip: Collection[str]) -> str | None:
-        """The first name in order that is in the bucket and not to be skipped."""
-        heap, put_back = self._heap, []
-        if len(heap) > 2 * self.size + 16:
-            self._heap = heap = sorted({name for name in heap if members.get(name) is self.asked})
-        found = None
-        while heap and found is None:
-            if members.get(heap[0]) is not self.asked:
-                heappop(heap)
-            elif heap[0] in skip:
-                put_back.append(heappop(heap))
-            else:
-                found = heap[0]
-        for name in put_back:
-            heappush(heap, name)
-        return found
-
-
-class _Order:
-    """Buckets that fit one class of request, by rank. Empty ones leave when they come to the top."""
-
-    __slots__ = ("_groups", "_ranks", "key")
-
-    def __init__(self, key: int) -> None:
-        self.key = key
-        self._ranks: list[Rank] = []
-        self._groups: dict[Rank, list[_Bucket]] = {}
-
-    def add(self, bucket: _Bucket, rank: Rank) -> None:
-        bucket.orders.add(self.key)
-        if rank not in self._groups:
-            self._groups[rank] = []
-            heappush(self._ranks, rank)
-        self._groups[rank].append(bucket)
-
-    def groups(self) -> Iterator[list[_Bucket]]:
-        """Groups of buckets that have nodes, best rank first. Only the first one is cheap."""
-        while self._ranks:
-            group = self._groups[self._ranks[0]]
-            for bucket in [bucket for bucket in group if not bucket.size]:
-                group.remove(bucket)
-                bucket.orders.discard(self.key)
-            if group:
-                yield group
-                break
-            del self._groups[heappop(self._ranks)]
-        for rank in sorted(self._ranks)[1:]:
-            group = [bucket for bucket in self._groups[rank] if bucket.size]
-            if group:
-                yield group
-
-
 class Fleet:
     """The nodes of a cluster. `version` grows with every change; a snapshot is only good for its own version."""
 
@@ -116,11 +47,11 @@ class Fleet:
         self.version = 0
         self._views: dict[str, NodeView] = {}
         self._members: dict[str, list[str]] = {}  # name -> `asked` of its bucket, which also identifies it
-        self._buckets: dict[NodeState, _Bucket] = {}
+        self._buckets: dict[NodeState, Bucket] = {}
         self._enforced = 0  # nodes
         self._empty = 0  # buckets
         self._classes: dict[tuple[GpuRequest, bool], int] = {}
-        self._orders: dict[tuple[GpuRequest, bool], _Order] = {}
+        self._orders: dict[tuple[GpuRequest, bool], Order] = {}
 
     def __len__(self) -> int:
         return len(self._views)
@@ -148,7 +79,7 @@ class Fleet:
             self._leave(old)
         bucket = self._buckets.get(view.state)
         if bucket is None:
-            bucket = self._buckets[view.state] = _Bucket(view.state)
+            bucket = self._buckets[view.state] = Bucket(view.state)
         elif not bucket.size:
             self._empty -= 1
         if bucket.state is not view.state:
@@ -216,13 +147,13 @@ class Fleet:
         return list(grouped.values())
 
     def _narrowed(
-        self, request: GpuRequest, asked: list[_Bucket], unknown: list[str], *, any_enforced: bool
+        self, request: GpuRequest, asked: list[Bucket], unknown: list[str], *, any_enforced: bool
     ) -> FilterAnswer:
         key = (class_of(request), any_enforced)
         number = self._number(key)
         best: Rank | None = None
         failed: dict[str, list[str]] = {UNKNOWN_NODE: unknown} if unknown else {}
-        fits: list[tuple[Rank, _Bucket]] = []
+        fits: list[tuple[Rank, Bucket]] = []
         for bucket in asked:
             rank, text = bucket.answers.get(number) or self._answer(bucket, key, number)
             if rank is None:
@@ -243,7 +174,7 @@ class Fleet:
             passed.sort()  # the order of buckets is their history, which no answer may show
         return FilterAnswer(passed, sorted(failed.items()))
 
-    def _answer(self, bucket: _Bucket, key: tuple[GpuRequest, bool], number: int) -> tuple[Rank | None, str]:
+    def _answer(self, bucket: Bucket, key: tuple[GpuRequest, bool], number: int) -> tuple[Rank | None, str]:
         request, any_enforced = key
         verdict = judge(bucket.state, request, any_enforced=any_enforced)
         answer = (verdict.rank, "") if isinstance(verdict, Fit) else (None, reason(verdict))
@@ -263,25 +194,25 @@ class Fleet:
             number = self._classes[key] = len(self._classes)
         return number
 
-    def _new_order(self, key: tuple[GpuRequest, bool]) -> _Order:
+    def _new_order(self, key: tuple[GpuRequest, bool]) -> Order:
         number = self._number(key)
         if len(self._orders) >= ORDERS_MAX:
             oldest = self._orders.pop(next(iter(self._orders)))
             for bucket in self._buckets.values():
                 bucket.orders.discard(oldest.key)
-        order = self._orders[key] = _Order(number)
+        order = self._orders[key] = Order(number)
         for bucket in self._buckets.values():
             if bucket.size:
                 self._enlist(bucket, key, order)
         return order
 
-    def _list(self, bucket: _Bucket) -> None:
+    def _list(self, bucket: Bucket) -> None:
         """Put a bucket that has a node again into the orders that it has left."""
         for key, order in self._orders.items():
             if order.key not in bucket.orders:
                 self._enlist(bucket, key, order)
 
-    def _enlist(self, bucket: _Bucket, key: tuple[GpuRequest, bool], order: _Order) -> None:
+    def _enlist(self, bucket: Bucket, key: tuple[GpuRequest, bool], order: Order) -> None:
         rank, _ = bucket.answers.get(order.key) or self._answer(bucket, key, order.key)
         if rank is not None:
             order.add(bucket, rank)

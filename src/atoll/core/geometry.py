@@ -9,18 +9,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations
+from math import comb
 from typing import TypeVar
 
 from atoll.core.gpuset import positions
-from atoll.core.rule import clique
+from atoll.core.levels import clique
 from atoll.core.scope import CHAIN, DEFAULT_SCOPES, Scope
 from atoll.core.shape import Shape, linked_sets
 
 SETS_MAX = 20_000
-"""Sets of one domain that are compared one by one."""
-
-ALL_SETS_GPUS_MAX = 16
-"""So many GPUs have at most 12,870 sets of one size, which needs no counting."""
+"""Sets of one domain that are compared one by one; 16 GPUs have at most 12,870 of one size."""
 
 MIX: tuple[tuple[int, int], ...] = ((2, 1), (4, 2), (8, 4), (16, 8))
 """(size, weight): what the loss of one intact slot of that size costs. Without a cluster's own figures the demand is
@@ -136,7 +134,7 @@ class Geometry:
 
         More than `SETS_MAX` are replaced by a few that fill domains well.
         """
-        if free.bit_count() > ALL_SETS_GPUS_MAX and self.ways(free, size) > SETS_MAX:
+        if comb(free.bit_count(), size) > SETS_MAX and self.ways(free, size) > SETS_MAX:
             yield from self._well_filled(free, size)
         else:
             classes = [twins & free for twins in self.twins if twins & free]
