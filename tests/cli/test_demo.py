@@ -13,9 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from atoll.cli.app import app
-from atoll.cli.demo_claims import runs_on_a_whole_island, waits
-from atoll.cli.demo_document import report_of
-from atoll.cli.demo_script import CASES, Act, AddNode, Case, Delete, Run, play
+from atoll.cli.demo.claims import runs_on_a_whole_island, waits
+from atoll.cli.demo.document import report_of
+from atoll.cli.demo.script import CASES, Act, AddNode, Case, Delete, Run, play
 from atoll.core.reasons import Code
 from atoll.core.request import Policy
 
@@ -140,7 +140,7 @@ FALSE = Case(
 
 
 def test_a_claim_that_does_not_hold_ends_with_1_and_says_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("atoll.cli.demo.CASES", (FALSE,))
+    monkeypatch.setattr("atoll.cli.demo.verb.CASES", (FALSE,))
 
     done = RUNNER.invoke(app, ["demo"])
 

@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from atoll.cli.app import app
-from atoll.cli.demo_prompt import Answer, Conversation
-from atoll.cli.demo_scene import scene_of
+from atoll.cli.demo.prompt import Answer, Conversation
+from atoll.cli.demo.scene import scene_of
 
 RUNNER = CliRunner()
 
@@ -128,7 +128,7 @@ def test_empty_lines_and_comments_say_nothing(conversation: Conversation) -> Non
 
 
 def test_the_number_of_pods_is_bounded(conversation: Conversation, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("atoll.cli.demo_prompt.PODS_MAX", 1)
+    monkeypatch.setattr("atoll.cli.demo.prompt.PODS_MAX", 1)
     conversation.answer("run a 1")
 
     assert said(conversation.answer("run b 1")) == "error: there are 1 pods already; delete some"

@@ -12,7 +12,7 @@ from rich.console import Console
 from atoll.adapters.catalogue import load
 from atoll.adapters.nvidia_smi.render import render_matrix
 from atoll.cli.app import main
-from atoll.cli.topology_show import Output, show
+from atoll.cli.topology.show import Output, show
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:

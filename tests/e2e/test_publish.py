@@ -12,7 +12,7 @@ from atoll.adapters.kube import manifests, names
 from atoll.adapters.kube.codec_inventory import inventory_of
 from atoll.adapters.kube.wire_atoll import GpuNode
 from atoll.adapters.nvidia_smi.render import render_list, render_matrix
-from atoll.cli.topology_publish import topology_publish
+from atoll.cli.topology.publish import topology_publish
 from atoll.core.errors import AtollError
 from atoll.core.facts import Inventory, Source
 from tests.realkube import fleet

@@ -1,1 +1,1 @@
-"""The program `atoll`, one file per verb."""
+"""The program `atoll`: one file per verb, a folder where a verb has more to it."""

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from atoll.cli.demo_scene import NodeScene, PodScene, Scene
-from atoll.cli.demo_script import Case, Played
+from atoll.cli.demo.scene import NodeScene, PodScene, Scene
+from atoll.cli.demo.script import Case, Played
 from atoll.core.explain import Blocker, Explanation, NodeReason, Remedy
 from atoll.core.ledger import Grant
 

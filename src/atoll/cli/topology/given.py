@@ -1,33 +1,19 @@
-"""`atoll topology show`: what the files of one node, or a catalogue machine, say and do not say."""
+"""What the command line names as one node's topology: files, standard input, or a catalogue machine."""
 
-import json
 import sys
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
 
 import typer
-import yaml
-from rich.console import Console
 
 from atoll.adapters import catalogue
 from atoll.adapters.dump_text import DUMP_BYTES_MAX
 from atoll.adapters.dumps import DumpFile, read_topology
-from atoll.cli.topology_document import document_of
-from atoll.cli.topology_tiles import print_tiles
 from atoll.core.errors import DumpError
 from atoll.core.topology import NodeTopology
 
 STDIN = "-"
-
-
-class Output(StrEnum):
-    """How a result is printed."""
-
-    TABLE = "table"
-    WIDE = "wide"
-    JSON = "json"
-    YAML = "yaml"
+FILES_HELP = "`nvidia-smi topo -m`, `topo -mp`, `-L`, `lscpu` or a machine file, all of one node; - is stdin."
 
 
 def read_files(names: Sequence[str]) -> list[DumpFile]:
@@ -65,15 +51,3 @@ def topology_from(names: Sequence[str], machine: str | None, node: str | None = 
             f"or --machine with one of: {', '.join(catalogue.names())}"
         )
     return catalogue.load(machine, node or machine) if machine else read_topology(read_files(names))
-
-
-def show(topology: NodeTopology, output: Output, console: Console) -> None:
-    """Print it. JSON and YAML go out as they are, without colour or wrapping."""
-    if output in {Output.TABLE, Output.WIDE}:
-        print_tiles(topology, console, wide=output == Output.WIDE)
-        return
-    document = document_of(topology)
-    text = (
-        json.dumps(document, indent=2) if output == Output.JSON else yaml.safe_dump(document, sort_keys=False).rstrip()
-    )
-    console.out(text, highlight=False)

@@ -11,18 +11,12 @@ from atoll.adapters.kube.client import KubeClient
 from atoll.adapters.kube.credentials import Access, access_from
 from atoll.adapters.kube.names import GPU_RESOURCE
 from atoll.adapters.kube.publish import Done, check_uuids, publish
-from atoll.cli.topology_show import read_files
+from atoll.cli.topology.given import FILES_HELP, read_files
 from atoll.core.topology import NodeTopology
 
 
 def topology_publish(
-    files: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="FILE...",
-            help="`nvidia-smi topo -m`, `topo -mp`, `-L`, `lscpu` or a machine file, all of one node; - is stdin.",
-        ),
-    ],
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help=FILES_HELP)],
     node: Annotated[str, typer.Option(metavar="NAME", help="The Node that the files were taken on.")],
     kubeconfig: Annotated[
         Path | None,

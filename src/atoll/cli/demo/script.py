@@ -7,7 +7,7 @@ what is recorded afterwards, so that the demo cannot tell a story that did not h
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from atoll.cli.demo_claims import (
+from atoll.cli.demo.claims import (
     Claim,
     free_in_islands,
     has_what_was_given_back,
@@ -18,8 +18,8 @@ from atoll.cli.demo_claims import (
     shares_no_gpu,
     waits,
 )
-from atoll.cli.demo_cluster import Playground
-from atoll.cli.demo_scene import Scene, scene_of
+from atoll.cli.demo.cluster import Playground
+from atoll.cli.demo.scene import Scene, scene_of
 from atoll.core.explain import Explanation
 from atoll.core.reasons import Code
 from atoll.core.request import Policy

@@ -7,7 +7,7 @@ what was found, in a few words.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from atoll.cli.demo_scene import GrantScene, IslandScene, NodeScene, Scene
+from atoll.cli.demo.scene import GrantScene, IslandScene, NodeScene, Scene
 from atoll.core.reasons import Code
 
 

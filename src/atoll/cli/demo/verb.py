@@ -12,10 +12,10 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from atoll.cli.demo_document import report_of
-from atoll.cli.demo_drawing import act_lines, headline
-from atoll.cli.demo_prompt import HELP, PROMPT, Conversation, printable
-from atoll.cli.demo_script import CASES, Case, Played, play
+from atoll.cli.demo.document import report_of
+from atoll.cli.demo.drawing import act_lines, headline
+from atoll.cli.demo.prompt import HELP, PROMPT, Conversation, printable
+from atoll.cli.demo.script import CASES, Case, Played, play
 from atoll.cli.tiles import Lettering, plain
 
 OPENING = "Atoll's real scheduling service on a simulated cluster, in virtual time. Boxes are islands, letters pods."

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from atoll.adapters.nvidia_smi.render import render_list, render_matrix
-from atoll.cli.topology_show import topology_from
+from atoll.cli.topology.given import topology_from
 from atoll.core.errors import AtollError
 from atoll.core.topology import NodeTopology
 

@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.text import Text
 
 from atoll.cli.tiles import FREE, OUT, WIDTH, Island, Tile, draw, plain
-from atoll.cli.topology_document import members
+from atoll.cli.topology.document import members
 from atoll.core.domains import Domains, domains_of, nvlink_graph
 from atoll.core.scope import Scope
 from atoll.core.topology import Device, Health, NodeTopology, PairLink, PcieLink
@@ -13,7 +13,7 @@ from atoll.core.unknowns import unknowns_of
 _STYLE = {PcieLink.PIX: "green", PcieLink.PXB: "green", PcieLink.PHB: "yellow", PcieLink.NODE: "yellow"}
 
 
-def print_tiles(topology: NodeTopology, console: Console, *, wide: bool) -> None:
+def print_topology(topology: NodeTopology, console: Console, *, wide: bool) -> None:
     """Print the topology; `wide` adds a line per GPU with everything known of it."""
     console.print(_headline(topology), soft_wrap=True)
     for line in draw(_islands(topology), min(WIDTH, console.width)):

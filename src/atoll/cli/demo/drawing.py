@@ -5,8 +5,8 @@ from textwrap import wrap
 
 from rich.text import Text
 
-from atoll.cli.demo_scene import NodeScene, PodScene, Scene
-from atoll.cli.demo_script import Case, Judged, Played
+from atoll.cli.demo.scene import NodeScene, PodScene, Scene
+from atoll.cli.demo.script import Case, Judged, Played
 from atoll.cli.tiles import FREE, WIDTH, Island, Lettering, Tile, draw
 from atoll.core.explain import Blocker, Explanation, IslandReason, NodeReason, Remedy
 from atoll.core.ledger import Grant

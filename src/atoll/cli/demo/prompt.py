@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from atoll.cli.demo_cluster import Playground
-from atoll.cli.demo_drawing import explanation_lines, pod_lines, scene_lines
-from atoll.cli.demo_scene import scene_of
+from atoll.cli.demo.cluster import Playground
+from atoll.cli.demo.drawing import explanation_lines, pod_lines, scene_lines
+from atoll.cli.demo.scene import scene_of
 from atoll.cli.tiles import Lettering
 from atoll.core.errors import quoted
 

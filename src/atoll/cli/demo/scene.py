@@ -6,7 +6,7 @@ is what is recorded.
 
 from dataclasses import dataclass
 
-from atoll.cli.demo_cluster import Playground
+from atoll.cli.demo.cluster import Playground
 from atoll.core.asking import request_of
 from atoll.core.books import holds_nothing
 from atoll.core.facts import Inventory, PodFacts
