@@ -1,5 +1,11 @@
-"""What is known of GPUs and what people declare: `GPUNode` in both directions, `GPUNodeConfig` inwards."""
+"""What is known of GPUs and what people declare: `GPUNode` in both directions, `GPUNodeConfig` inwards.
 
+Nodes of one model say the same of everything but their UUIDs. What is equal is decoded into one value that all of them
+share, so that a large cluster costs its identities and not its matrices.
+"""
+
+from dataclasses import replace
+from functools import lru_cache
 from itertools import combinations
 
 import msgspec
@@ -11,6 +17,9 @@ from atoll.core.topology import Device, Nic, NodeTopology, PairLink
 
 _encoder = msgspec.json.Encoder()
 _NOTHING_KNOWN = PairLink()
+
+MODELS_MAX = 4096
+"""Matrices and NIC tables that are shared; a cluster has a handful."""
 
 
 def inventory_of(node: wire.GpuNode) -> Inventory | None:
@@ -26,7 +35,7 @@ def inventory_of(node: wire.GpuNode) -> Inventory | None:
     topology = NodeTopology(
         devices,
         _links_of(status.links, len(devices)),
-        tuple(_nic_of(nic, len(devices)) for nic in status.nics),
+        _nics_of(status.nics, len(devices)),
         nics_known=status.nics_known,
     )
     return Inventory(node.metadata.name, status.node_uid, status.source, topology)
@@ -93,6 +102,7 @@ def _requirements(selector: wire.LabelSelector) -> tuple[Requirement, ...]:
     return (*equal, *terms)
 
 
+@lru_cache(maxsize=MODELS_MAX)
 def _links_of(links: tuple[wire.Link, ...], count: int) -> tuple[tuple[PairLink, ...], ...]:
     table = [[_NOTHING_KNOWN] * count for _ in range(count)]
     for link in links:
@@ -104,6 +114,11 @@ def _links_of(links: tuple[wire.Link, ...], count: int) -> tuple[tuple[PairLink,
     return tuple(map(tuple, table))
 
 
+@lru_cache(maxsize=MODELS_MAX)
+def _nics_of(nics: tuple[wire.Nic, ...], count: int) -> tuple[Nic, ...]:
+    return tuple(_nic_of(nic, count) for nic in nics)
+
+
 def _nic_of(nic: wire.Nic, count: int) -> Nic:
     known = {link.gpu: link.pcie for link in nic.links}
     if beyond := [gpu for gpu in known if gpu >= count]:
@@ -112,9 +127,14 @@ def _nic_of(nic: wire.Nic, count: int) -> Nic:
 
 
 def _device_of(device: wire.Device) -> Device:
+    return replace(_nameless(msgspec.structs.replace(device, uuid=None)), uuid=device.uuid)
+
+
+@lru_cache(maxsize=16 * MODELS_MAX)
+def _nameless(device: wire.Device) -> Device:
+    """The device without its UUID; its texts and numbers are shared by all that are like it."""
     return Device(
         index=device.index,
-        uuid=device.uuid,
         pci_address=device.pci_address,
         numa=device.numa_node,
         numa_affinity=device.numa_affinity,
