@@ -9,13 +9,12 @@ import typer
 
 from atoll.cli import manifests
 from atoll.cli.demo.verb import demo
+from atoll.cli.options import FAILED, UNUSABLE
 from atoll.cli.serve import serve
 from atoll.cli.topology.publish import topology_publish
 from atoll.cli.topology.render import topology_render
 from atoll.cli.topology.show import topology_show
 from atoll.core.errors import AtollError, DumpError
-
-FAILED, UNUSABLE = 1, 2
 
 app = typer.Typer(
     name="atoll",

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from atoll.adapters.kube import manifests as made
-from atoll.adapters.kube.names import GPU_RESOURCE
+from atoll.cli.options import GpuResource, resources_of
 
 app = typer.Typer(name="manifests", help="Print what an installation applies, as YAML.", no_args_is_help=True)
 
@@ -36,13 +36,12 @@ def scheduler_config(
     scheduler_name: Annotated[
         str, typer.Option(metavar="NAME", help="The schedulerName that GPU pods give.")
     ] = made.SCHEDULER_NAME,
-    gpu_resource: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help=f"Counts as a GPU; repeatable. Default: {GPU_RESOURCE}.")
-    ] = None,
+    gpu_resource: GpuResource = None,
 ) -> None:
     """Print the KubeSchedulerConfiguration of a stock kube-scheduler for GPU pods."""
     if not extender_url.startswith("https://"):
         raise typer.BadParameter("the extender speaks https only", param_hint="--extender-url")
-    resources = tuple(gpu_resource or (GPU_RESOURCE,))
-    config = made.scheduler_config(extender_url, cert_dir, scheduler_name=scheduler_name, resources=resources)
+    config = made.scheduler_config(
+        extender_url, cert_dir, scheduler_name=scheduler_name, resources=resources_of(gpu_resource)
+    )
     typer.echo(made.yaml_of([config]), nl=False)

@@ -8,11 +8,10 @@ from typing import Annotated
 import typer
 
 from atoll.adapters.faults import VARIABLE
-from atoll.adapters.kube.names import GPU_RESOURCE
+from atoll.cli.options import FAILED, GpuResource, Kubeconfig, resources_of
 from atoll.core.errors import quoted
 
 PORT_MAX = 65_535
-FAILED = 1
 
 
 class LogFormat(StrEnum):
@@ -28,14 +27,9 @@ def serve(
     cert_dir: Annotated[
         Path, typer.Option(metavar="DIR", help="Certificates; what is missing there is made: CA, server, scheduler.")
     ],
-    kubeconfig: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Default: the pod's service account, then $KUBECONFIG, then ~/.kube/config."),
-    ] = None,
+    kubeconfig: Kubeconfig = None,
     namespace: Annotated[str, typer.Option(metavar="NAME", help="Where the Lease lies.")] = "kube-system",
-    gpu_resource: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help=f"Counts as a GPU; repeatable. Default: {GPU_RESOURCE}.")
-    ] = None,
+    gpu_resource: GpuResource = None,
     dns_name: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="A further name of the server certificate, e.g. a Service's; repeatable."),
@@ -58,7 +52,7 @@ def serve(
         port=port,
         certificates=cert_dir,
         namespace=namespace,
-        resources=tuple(gpu_resource or (GPU_RESOURCE,)),
+        resources=resources_of(gpu_resource),
         dns_names=tuple(dns_name or ()),
         fault=os.environ.get(VARIABLE, ""),
     )

@@ -16,10 +16,10 @@ from atoll.cli.demo.document import report_of
 from atoll.cli.demo.drawing import act_lines, headline
 from atoll.cli.demo.prompt import HELP, PROMPT, Conversation, printable
 from atoll.cli.demo.script import CASES, Case, Played, play
+from atoll.cli.options import FAILED
 from atoll.cli.tiles import Lettering, plain
 
 OPENING = "Atoll's real scheduling service on a simulated cluster, in virtual time. Boxes are islands, letters pods."
-FAILED = 1
 FILE_MAX = 1_000_000
 """Characters of a file that are read; far more than a cluster to play with needs."""
 

@@ -1,7 +1,6 @@
 """`atoll topology publish`: what nvidia-smi printed on a node becomes that node's `GPUNode`."""
 
 import asyncio
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,8 +8,8 @@ import typer
 from atoll.adapters.dumps import read_topology
 from atoll.adapters.kube.client import KubeClient
 from atoll.adapters.kube.credentials import Access, access_from
-from atoll.adapters.kube.names import GPU_RESOURCE
 from atoll.adapters.kube.publish import Done, check_uuids, publish
+from atoll.cli.options import GpuResource, Kubeconfig, resources_of
 from atoll.cli.topology.given import FILES_HELP, read_files
 from atoll.core.topology import NodeTopology
 
@@ -18,13 +17,8 @@ from atoll.core.topology import NodeTopology
 def topology_publish(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help=FILES_HELP)],
     node: Annotated[str, typer.Option(metavar="NAME", help="The Node that the files were taken on.")],
-    kubeconfig: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Default: the pod's service account, then $KUBECONFIG, then ~/.kube/config."),
-    ] = None,
-    gpu_resource: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help=f"Counts as a GPU; repeatable. Default: {GPU_RESOURCE}.")
-    ] = None,
+    kubeconfig: Kubeconfig = None,
+    gpu_resource: GpuResource = None,
 ) -> None:
     """Write a node's inventory. The Node must exist, and every GPU needs its UUID (`nvidia-smi -L`).
 
@@ -32,7 +26,7 @@ def topology_publish(
     """
     topology = read_topology(read_files(files))
     check_uuids(node, topology)
-    done = asyncio.run(_publish(access_from(kubeconfig), node, topology, tuple(gpu_resource or (GPU_RESOURCE,))))
+    done = asyncio.run(_publish(access_from(kubeconfig), node, topology, resources_of(gpu_resource)))
     count = len(topology.devices)
     typer.echo(f"gpunode.atoll.dev/{node} {done}: {count} GPU{'' if count == 1 else 's'}")
 
