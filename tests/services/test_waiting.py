@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from atoll.core.effects import RewritePod, SetPlaced
 from atoll.core.events import ConfigSeen, InventorySeen, PodGone, PodRewritten, PodSeen, PodWriteFailed
-from atoll.services.waiting import NUDGE_AFTER_S
+from atoll.services.waiting import NUDGE_AFTER_S, TELL_EVERY_S
 from tests.services.stage import ENFORCED, Stage, gpus, grant, inventory, ledger, node, pod, start
 
 SOON = NUDGE_AFTER_S + 0.1
@@ -56,7 +56,7 @@ def test_a_refusal_is_written_once_however_often_it_is_asked_for():
         assert stage.wait(1) == []
 
 
-def test_a_refusal_with_other_blockers_is_written_again():
+def test_a_refusal_with_other_blockers_is_written_again_after_a_while():
     stage = fragmented(pod("a"))
     stage.filter(pod("a"), "n1")
     carried_out(stage, stage.wait(0))
@@ -64,7 +64,8 @@ def test_a_refusal_with_other_blockers_is_written_again():
 
     stage.filter(pod("a"), "n1")
 
-    assert [said.placed for said in told(stage.wait(0))] == [False]
+    assert told(stage.wait(1)) == []
+    assert [said.placed for said in told(stage.wait(TELL_EVERY_S))] == [False]
 
 
 def test_words_of_another_instance_are_not_corrected_without_a_question():

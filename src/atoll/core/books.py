@@ -46,8 +46,9 @@ class Hardware:
     counts: tuple[int, int]
 
 
-def hardware_of(inventory: Inventory, config: NodeConfig) -> Hardware:
-    shape, uuids = shape_of(inventory.topology, config.partitions)
+def hardware_of(inventory: Inventory, config: NodeConfig, like: Hardware | None = None) -> Hardware:
+    """`like` was made from the same topology and partitions; its shape, which is the costly part, is used again."""
+    shape, uuids = (like.shape, like.uuids) if like else shape_of(inventory.topology, config.partitions)
     position = {uuid: n for n, uuid in enumerate(uuids) if uuid is not None}
     devices, quarantine = inventory.topology.devices, set(config.quarantine)
     lost = [device for device in devices if device.health is Health.LOST]

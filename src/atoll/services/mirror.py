@@ -280,5 +280,7 @@ class Mirror:
             return None
         made = self._hardware.get(node)
         if made is None or made[0] is not inventory or made[1] != config:
-            made = self._hardware[node] = (inventory, config, hardware_of(inventory, config))
+            same = made is not None and made[0] is inventory and made[1].partitions == config.partitions
+            like = made[2] if made and same else None
+            made = self._hardware[node] = (inventory, config, hardware_of(inventory, config, like))
         return made[2]

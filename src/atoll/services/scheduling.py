@@ -162,7 +162,7 @@ class Scheduling:
     def _take(self, event: Event, now: float) -> None:
         match event:
             case PodSeen(pod) | PodRewritten(pod):
-                self._take_pod(pod, written=isinstance(event, PodRewritten))
+                self._take_pod(pod, now, written=isinstance(event, PodRewritten))
             case PodGone(uid):
                 self._mirror.apply(event)
                 self._releaser.gone(uid)
@@ -196,12 +196,12 @@ class Scheduling:
             case _:
                 self._take_other(event, now)
 
-    def _take_pod(self, pod: PodFacts, *, written: bool) -> None:
+    def _take_pod(self, pod: PodFacts, now: float, *, written: bool) -> None:
         self._mirror.apply(PodSeen(pod))
         self._releaser.seen(pod.uid)
         if written:
             self._releaser.rewritten(pod.uid)
-            self._waiting.written(pod.uid)
+            self._waiting.written(pod.uid, now)
             for node in self._mirror.granted_nodes(pod.uid):
                 self._pump(node)
         known = self._mirror.pods.get(pod.uid)

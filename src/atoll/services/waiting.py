@@ -8,6 +8,7 @@ fit together are woken, each alone, by a patch of its own.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from atoll.core.books import holds_nothing
 from atoll.core.effects import Effect, RewritePod, SetPlaced
@@ -19,6 +20,9 @@ NUDGE_AFTER_S = 0.5
 """kube-scheduler asks again by itself within milliseconds where an event of its own wakes the pod."""
 REST_S = 1.0
 """After a pod could not be written."""
+TELL_EVERY_S = 5.0
+"""How often a waiting pod's condition may change: in a busy cluster the free GPUs of nodes change all the time."""
+IN_FLIGHT = inf
 PLACED_REASON = "Placed"
 
 Candidates = Sequence[str] | None
@@ -56,7 +60,7 @@ class Waiting:
         self._said, self._fitting = said, fitting
         self._waiters: dict[str, Waiter] = {}
         self._to_tell: dict[str, None] = {}  # pods whose condition may have to be written
-        self._writing: dict[str, float | None] = {}  # UID -> end of the rest after a failure; None while in flight
+        self._not_before: dict[str, float] = {}  # UID -> when its condition may be looked at again
         self._changed_at: float | None = None
         self.leading = False
 
@@ -81,23 +85,25 @@ class Waiting:
         """A pod was listed, changed or written."""
         if pod.node or holds_nothing(pod):
             self._waiters.pop(pod.uid, None)
+        if pod.node and self._not_before.get(pod.uid) != IN_FLIGHT:
+            self._not_before.pop(pod.uid, None)
         if pod.node and pod.placed is not None:
             # A refusal is only said in answer to a question: two instances that saw each other's words as wrong would
             # write for ever, since each write makes the scheduler ask again.
             self._to_tell[pod.uid] = None
 
-    def written(self, uid: str) -> None:
-        self._writing.pop(uid, None)
+    def written(self, uid: str, now: float) -> None:
+        if self._not_before.get(uid) == IN_FLIGHT:
+            self._not_before[uid] = now + TELL_EVERY_S
 
     def unanswered(self, uid: str, now: float) -> None:
-        if uid in self._writing:
-            self._writing[uid] = now + REST_S
+        if self._not_before.get(uid) == IN_FLIGHT:
+            self._not_before[uid] = now + REST_S
             self._to_tell[uid] = None
 
     def gone(self, uid: str) -> None:
-        self._waiters.pop(uid, None)
-        self._to_tell.pop(uid, None)
-        self._writing.pop(uid, None)
+        for memory in (self._waiters, self._to_tell, self._not_before):
+            memory.pop(uid, None)
 
     def changed(self, now: float) -> None:
         """Some node's state is another one: a waiter may fit now."""
@@ -107,17 +113,14 @@ class Waiting:
     def tell(self, now: float) -> None:
         """Write the conditions that say something else than the truth."""
         for uid in list(self._to_tell):
-            if uid in self._writing:
-                rest = self._writing[uid]
-                if rest is None or rest > now:
-                    continue
-                del self._writing[uid]
             pod = self._mirror.pods.get(uid)
-            if pod is None and not self._mirror.pod_is_gone(uid):
-                continue  # the watch is behind the scheduler
+            if self._not_before.get(uid, now) > now or (pod is None and not self._mirror.pod_is_gone(uid)):
+                continue  # it was told a moment ago, or the watch is behind the scheduler
             del self._to_tell[uid]
             if pod is not None:
-                self._tell(pod)
+                effect = self._to_say(pod)
+                self._not_before[uid] = IN_FLIGHT if effect else now + TELL_EVERY_S
+                self._outbox.extend([effect] if effect else [])
 
     def nudge(self, now: float) -> None:
         """Wake those that fit since the last change, if the scheduler has not asked for them again by itself."""
@@ -141,20 +144,17 @@ class Waiting:
         waiter = self._waiters.get(uid)
         return waiter.candidates if waiter else None
 
-    def _tell(self, pod: PodFacts) -> None:
+    def _to_say(self, pod: PodFacts) -> SetPlaced | None:
+        """What the pod's condition should say instead of what it says."""
         if pod.node:
-            if pod.placed is not None and not pod.ended and self.leading:
-                told = SetPlaced(pod.uid, pod.namespace, pod.name, placed=True, reason=PLACED_REASON, message="")
-                self._write(pod, told)
-            return
+            if pod.placed is None or pod.ended or not self.leading:
+                return None
+            return SetPlaced(pod.uid, pod.namespace, pod.name, placed=True, reason=PLACED_REASON, message="")
         waiter = self._waiters.get(pod.uid)
-        if waiter is None or waiter.passed:
-            return
+        if waiter is None or waiter.passed or holds_nothing(pod):
+            return None
         said = waiter.said or self._said(pod, waiter.candidates)
-        if said and said != pod.placed and not holds_nothing(pod):
-            code, why = said
-            self._write(pod, SetPlaced(pod.uid, pod.namespace, pod.name, placed=False, reason=code, message=why))
-
-    def _write(self, pod: PodFacts, effect: SetPlaced) -> None:
-        self._writing[pod.uid] = None
-        self._outbox.append(effect)
+        if said is None or said == pod.placed:
+            return None
+        code, why = said
+        return SetPlaced(pod.uid, pod.namespace, pod.name, placed=False, reason=code, message=why)
