@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from atoll.adapters.faults import VARIABLE
 from atoll.cli.options import FAILED, GpuResource, Kubeconfig, resources_of
 from atoll.core.errors import quoted
 
@@ -43,6 +42,7 @@ def serve(
     """
     host, port = _address(listen)
     # Imported here, since the other verbs should not wait half a second for servers and clients that they do not use.
+    from atoll.adapters.faults import VARIABLE  # noqa: PLC0415
     from atoll.cli.serving import run  # noqa: PLC0415
     from atoll.wiring import ServeSettings  # noqa: PLC0415
 

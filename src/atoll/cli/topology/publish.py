@@ -6,12 +6,8 @@ from typing import Annotated
 import typer
 
 from atoll.adapters.dumps import read_topology
-from atoll.adapters.kube.client import KubeClient
-from atoll.adapters.kube.credentials import Access, access_from
-from atoll.adapters.kube.publish import Done, check_uuids, publish
 from atoll.cli.options import GpuResource, Kubeconfig, resources_of
 from atoll.cli.topology.given import FILES_HELP, read_files
-from atoll.core.topology import NodeTopology
 
 
 def topology_publish(
@@ -25,12 +21,17 @@ def topology_publish(
     Exit code 0 when it was written, 1 when it was refused, 2 when the files are no trustworthy topology.
     """
     topology = read_topology(read_files(files))
+    # Imported here, as in `serve`: the verbs that ask no cluster should not wait half a second for an HTTP client.
+    from atoll.adapters.kube.client import KubeClient  # noqa: PLC0415
+    from atoll.adapters.kube.credentials import access_from  # noqa: PLC0415
+    from atoll.adapters.kube.publish import Done, check_uuids, publish  # noqa: PLC0415
+
     check_uuids(node, topology)
-    done = asyncio.run(_publish(access_from(kubeconfig), node, topology, resources_of(gpu_resource)))
-    count = len(topology.devices)
+    access = access_from(kubeconfig)
+
+    async def write() -> Done:
+        async with KubeClient(access) as client:
+            return await publish(client, node, topology, resources_of(gpu_resource))
+
+    done, count = asyncio.run(write()), len(topology.devices)
     typer.echo(f"gpunode.atoll.dev/{node} {done}: {count} GPU{'' if count == 1 else 's'}")
-
-
-async def _publish(access: Access, node: str, topology: NodeTopology, resources: tuple[str, ...]) -> Done:
-    async with KubeClient(access) as client:
-        return await publish(client, node, topology, resources)
