@@ -157,6 +157,16 @@ def test_links_in_the_documents_lead_somewhere() -> None:
     assert not broken
 
 
+def test_the_map_of_folders_is_the_tree() -> None:
+    mapped = re.findall(r"^\| `([\w.]+)` \|", (PROJECT / "ARCHITECTURE.md").read_text(), re.MULTILINE)
+
+    package = SOURCE / "atoll"
+    files = {path.name for path in package.glob("*.py") if not path.name.startswith("__")}
+    inside = [path.relative_to(package).parts for path in package.rglob("*.*") if path.parent != package]
+    folders = {parts[0] for parts in inside if "__pycache__" not in parts}
+    assert sorted(mapped) == sorted(files | folders)
+
+
 @pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "LICENSE"])
 def test_the_first_pages_are_there(page: str) -> None:
     assert (PROJECT / page).is_file()
