@@ -11,7 +11,9 @@ from atoll.core.events import (
     BindingAccepted,
     BindingRefused,
     BindingUnknown,
+    Dropped,
     InventorySeen,
+    Kind,
     LedgerConflict,
     LedgerGone,
     LedgerSeen,
@@ -290,6 +292,24 @@ def test_a_ledger_that_cannot_be_read_is_never_written_over():
 
     assert answers == [AnswerBind(n, "the node's ledger cannot be read: edited by hand") for n in (1, 2)]
     assert [report.what for report in stage.reports] == ["ledger_unreadable"]
+
+
+def test_a_ledger_object_that_is_no_ledger_closes_its_node_and_is_reported():
+    stage = start(pods=[pod("a")], ledgers=[ledger("n1")])
+    stage.step(Dropped(Kind.LEDGERS, "n1", "not JSON"))
+
+    assert stage.bind(pod("a"), "n1") == [AnswerBind(1, "the node's ledger cannot be read: not JSON")]
+    assert [report.what for report in stage.reports] == ["gpuledgers_unreadable"]
+    stage.step(LedgerSeen(ledger("n1", version="6")))
+    assert the_write(stage.bind(pod("a"), "n1")).of("a-uid")
+
+
+def test_a_pod_that_cannot_be_read_is_reported_and_changes_nothing():
+    stage = start(pods=[pod("a")])
+
+    assert stage.step(Dropped(Kind.PODS, "a", "not JSON")) == []
+    assert [report.what for report in stage.reports] == ["pods_unreadable"]
+    assert the_write(stage.bind(pod("a"), "n1")).of("a-uid")
 
 
 def test_two_grants_of_one_gpu_in_a_ledger_make_it_unreadable():
