@@ -12,7 +12,7 @@ from atoll.core.fleet import Fleet, NodeView
 from atoll.core.geometry import geometry_of
 from atoll.core.node_state import NodeState
 from atoll.core.request import ContainerAsk, GpuRequest, Policy
-from atoll.core.scope import DEFAULT_SCOPES
+from atoll.core.scope import DEFAULT_SCOPES, Scope
 from atoll.core.shape import Shape, shape_of
 from atoll.core.tables import chooser_for
 from bench.rows import Row, median_us
@@ -112,12 +112,12 @@ def tables() -> Iterator[Row]:
             measured <= goal_ms,
         )
     shape, _ = shape_of(load("dgx-2", "bench"))
-    chooser = chooser_for(shape, 8, DEFAULT_SCOPES, None)
+    chooser = chooser_for(shape, 8, (Scope.NODE,), None)  # the widest search: any 8 of what is free
     geometry_of.cache_clear()
     draw = random.Random(SEED)
     masks = iter([free for free in (draw.randrange(1 << 16) for _ in range(2_000)) if free.bit_count() >= 8])
     measured = median_us(lambda: chooser.proven(next(masks)), runs=200)
-    yield Row("one row of a 16-GPU table, 8 asked (p50)", "≤ 5000 µs", f"{measured:.0f} µs", measured <= 5_000)
+    yield Row("one row of a 16-GPU table, any 8 asked (p50)", "≤ 5000 µs", f"{measured:.0f} µs", measured <= 5_000)
 
 
 def memory() -> Row:
