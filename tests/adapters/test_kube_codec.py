@@ -144,6 +144,16 @@ def test_a_pods_state_is_read():
     assert facts.occupant == Occupant(priority=10, controller="Job/train", started="t")
 
 
+def test_a_grant_can_be_read_back_whoever_owns_its_pod():
+    owners = [{"kind": "K" * 5000, "name": "n" * 5000, "controller": True}]
+    occupant = pod_facts(pod(metadata={"ownerReferences": owners}), GPU).occupant
+
+    record = record_of(stored(LedgerRecord("n1", "8", "nu", (grant(occupant=occupant),))))
+
+    assert not record.unreadable
+    assert record.grants[0].occupant == occupant
+
+
 def test_a_pod_that_is_placed_has_no_refusal():
     condition = {"type": "atoll.dev/Placed", "status": "True", "reason": "Placed"}
 

@@ -15,6 +15,10 @@ from atoll.core.request import ContainerAsk, ContainerKind, PodAsk, ServiceClass
 ANNOTATION_MAX = 4096
 """Longer values are cut: no legal value is near it, and a cut one is as illegal as before."""
 
+CONTROLLER_MAX = 512
+"""The API server bounds neither kind nor name of an owner, and a grant that holds more than a ledger may could not be
+read back."""
+
 GPUS_ASKED_MAX = 65_535
 _ENDED = frozenset({"Succeeded", "Failed"})
 _SERVICE_CLASSES = {word.value: word for word in ServiceClass}
@@ -147,7 +151,7 @@ def _asked(annotations: Mapping[str, str] | None) -> Mapping[str, str]:
 def _controller(owners: tuple[wire.OwnerReference, ...] | None) -> str:
     for owner in owners or ():
         if owner.controller:
-            return intern(f"{owner.kind}/{owner.name}")
+            return intern(f"{owner.kind}/{owner.name}"[:CONTROLLER_MAX])
     return ""
 
 
