@@ -4,6 +4,7 @@ import pytest
 
 from atoll.core.asking import Defaults, request_of
 from atoll.core.request import (
+    CONTAINERS_MAX,
     ContainerAsk,
     ContainerKind,
     GpuRequest,
@@ -118,3 +119,11 @@ def test_untrusted_text_is_bounded_and_printable():
     assert isinstance(refused, InvalidRequest)
     assert refused.message.isprintable()
     assert len(refused.message) < 200
+
+
+def test_a_pod_of_more_containers_than_a_ledger_holds_is_refused():
+    most = PodAsk(tuple(ContainerAsk(f"c{n}", 1, ContainerKind.INIT) for n in range(CONTAINERS_MAX)), {})
+    beyond = PodAsk((*most.containers, ContainerAsk("main", 1)), {})
+
+    assert valid(most).gpus == 1
+    assert request_of(beyond) == InvalidRequest("257 containers ask for GPUs, at most 256 can; join some")

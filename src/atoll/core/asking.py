@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 from atoll.core.errors import quoted
-from atoll.core.request import ContainerAsk, GpuRequest, InvalidRequest, PodAsk, Policy, ServiceClass
+from atoll.core.request import CONTAINERS_MAX, ContainerAsk, GpuRequest, InvalidRequest, PodAsk, Policy, ServiceClass
 from atoll.core.scope import DEFAULT_SCOPES, Scope
 
 POLICY = "atoll.dev/policy"
@@ -39,7 +39,11 @@ BUILT_IN = Defaults()
 def request_of(ask: PodAsk, defaults: Defaults = BUILT_IN) -> GpuRequest | InvalidRequest | None:
     """What the pod asks for; None when it asks for no GPU."""
     containers = tuple(container for container in ask.containers if container.gpus > 0)
-    return _remembered(containers, tuple(ask.annotations.items()), defaults) if containers else None
+    if not containers:
+        return None
+    if len(containers) > CONTAINERS_MAX:
+        return InvalidRequest(f"{len(containers)} containers ask for GPUs, at most {CONTAINERS_MAX} can; join some")
+    return _remembered(containers, tuple(ask.annotations.items()), defaults)
 
 
 @lru_cache(maxsize=512)

@@ -9,6 +9,9 @@ from enum import StrEnum
 
 from atoll.core.scope import Scope
 
+CONTAINERS_MAX = 256
+"""Containers with GPUs of one pod: what a ledger record holds. Init containers reuse GPUs, so there can be many."""
+
 
 class Policy(StrEnum):
     RESTRICTED = "Restricted"

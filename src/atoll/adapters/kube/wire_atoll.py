@@ -12,13 +12,12 @@ from atoll.adapters.kube.wire import ObjectMeta, Struct
 from atoll.core.facts import Enforcement, Hints, OnViolation, Source
 from atoll.core.ledger import NodeMode
 from atoll.core.lifecycle import State
-from atoll.core.request import Policy, ServiceClass
+from atoll.core.request import CONTAINERS_MAX, Policy, ServiceClass
 from atoll.core.scope import Scope
 from atoll.core.topology import Health, PcieLink
 
 GPUS_MAX = 64
 GRANTS_MAX = 512
-CONTAINERS_MAX = 256
 CANDIDATES_MAX = 1024
 RECORD_MAX = 262_144
 NICS_MAX = 128
