@@ -1,11 +1,11 @@
-"""Run every benchmark, or those named: `python -m bench [decision extender memory cluster]`."""
+"""Run every benchmark, or those named: `python -m bench [decision extender memory cluster outage]`."""
 
 import importlib
 import sys
 
 from bench.rows import HEAD
 
-ALL = ("decision", "extender", "memory", "cluster")
+ALL = ("decision", "extender", "memory", "cluster", "outage")
 
 
 def main() -> int:

@@ -99,14 +99,14 @@ def tables() -> Iterator[Row]:
     """Every row for every size on 8 GPUs, and one row on 16 GPUs, each from nothing."""
     for machine, goal_ms in TABLE_GOALS_MS.items():
         shape, _ = shape_of(load(machine, "bench"))
-        start = time.perf_counter_ns()
+        start = time.process_time_ns()
         for size in range(1, shape.count + 1):
             chooser = chooser_for(shape, size, DEFAULT_SCOPES, None)
             for free in range(1 << shape.count):
                 chooser.proven(free)
-        measured = (time.perf_counter_ns() - start) / 1e6
+        measured = (time.process_time_ns() - start) / 1e6
         yield Row(
-            f"all tables of an {machine} (2^8 masks x 8 sizes, once per shape)",
+            f"all tables of an {machine} (2^8 masks x 8 sizes, once per shape; CPU)",
             f"≤ {goal_ms} ms",
             f"{measured:.0f} ms",
             measured <= goal_ms,
