@@ -8,13 +8,14 @@ import tracemalloc
 from collections.abc import Iterator
 
 from atoll.adapters.catalogue import load
-from atoll.core.fleet import Fleet, NodeView
+from atoll.core.fleet import Fleet
 from atoll.core.geometry import geometry_of
 from atoll.core.node_state import NodeState
 from atoll.core.request import ContainerAsk, GpuRequest, Policy
 from atoll.core.scope import DEFAULT_SCOPES, Scope
 from atoll.core.shape import Shape, shape_of
 from atoll.core.tables import chooser_for
+from atoll.core.view import NodeView
 from bench.rows import Row, median_us
 
 SEED = 20261129

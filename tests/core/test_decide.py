@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from atoll.core.decide import decide
-from atoll.core.fleet import Fleet, Holder, NodeView
+from atoll.core.fleet import Fleet
 from atoll.core.ledger import Lost, Owner
 from atoll.core.node_state import NodeState
 from atoll.core.reasons import Code
@@ -20,6 +20,7 @@ from atoll.core.scope import DEFAULT_SCOPES, Scope
 from atoll.core.shape import Shape
 from atoll.core.snapshot import StaleSnapshotError
 from atoll.core.verdict import Placement, Rejection
+from atoll.core.view import Holder, NodeView
 from tests.core.nodes import board, free_on, mask, wish
 
 TWO_BY_FOUR = board([0, 1, 2, 3], [4, 5, 6, 7])

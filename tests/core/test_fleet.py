@@ -7,13 +7,14 @@ import pytest
 
 from atoll.core.assess import assess
 from atoll.core.choose import judge
-from atoll.core.fleet import EMPTY_BUCKETS_MAX, Fleet, NodeView
+from atoll.core.fleet import EMPTY_BUCKETS_MAX, Fleet
 from atoll.core.node_state import NodeState
 from atoll.core.reasons import Code
 from atoll.core.request import GpuRequest, Policy
 from atoll.core.scope import Scope
 from atoll.core.sentences import BETTER_ELSEWHERE, UNKNOWN_NODE
 from atoll.core.verdict import Fit
+from atoll.core.view import NodeView
 from tests.core.nodes import board, free_on, mask, wish
 
 TWO_BY_FOUR = board([0, 1, 2, 3], [4, 5, 6, 7])

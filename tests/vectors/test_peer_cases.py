@@ -16,7 +16,7 @@ import pytest
 from atoll.core.decide import decide
 from atoll.core.domains import Domains
 from atoll.core.facts import NamedPartition
-from atoll.core.fleet import Fleet, NodeView
+from atoll.core.fleet import Fleet
 from atoll.core.gpuset import mask_of
 from atoll.core.node_state import NodeState
 from atoll.core.request import ContainerAsk, GpuRequest, Policy
@@ -24,6 +24,7 @@ from atoll.core.scope import CHAIN, DEFAULT_SCOPES, Scope
 from atoll.core.shape import Shape, shape_of
 from atoll.core.topology import Device, NodeTopology, PairLink, PcieLink
 from atoll.core.verdict import Placement, Rejection
+from atoll.core.view import NodeView
 from tests.data import cases, data_folder
 
 Row = dict[str, Any]

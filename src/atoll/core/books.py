@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from atoll.core.facts import Enforcement, Inventory, NodeConfig, NodeFacts, PodFacts
-from atoll.core.fleet import Holder, NodeView
 from atoll.core.gpuset import mask_of
 from atoll.core.ledger import Grant, LedgerRecord, Owner
 from atoll.core.lifecycle import State, Step, after
@@ -18,6 +17,7 @@ from atoll.core.reasons import Code
 from atoll.core.request import fresh_counts
 from atoll.core.shape import Shape, shape_of
 from atoll.core.topology import Health
+from atoll.core.view import Holder, NodeView
 
 OPEN = frozenset({State.PROMISED, State.HELD, State.BINDING})
 """States of a grant whose pod is not on a node yet."""

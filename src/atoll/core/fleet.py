@@ -18,9 +18,7 @@ from atoll.core.sentences import BETTER_ELSEWHERE, UNKNOWN_NODE, reason
 from atoll.core.snapshot import Snapshot
 from atoll.core.tables import Rank
 from atoll.core.verdict import Fit
-from atoll.core.view import Holder, NodeView
-
-__all__ = ["FilterAnswer", "Fleet", "Holder", "NodeView"]
+from atoll.core.view import NodeView
 
 CLASSES_MAX = 256
 """Classes of request for which verdicts are kept in the buckets; beyond it the fleet starts to collect anew."""

@@ -7,7 +7,7 @@ from atoll.core.assess import assess, restricted
 from atoll.core.books import owner_of
 from atoll.core.decide import decide
 from atoll.core.facts import Enforcement, PodFacts
-from atoll.core.fleet import Fleet, NodeView
+from atoll.core.fleet import Fleet
 from atoll.core.ledger import Grant, LedgerRecord, NodeMode
 from atoll.core.lifecycle import State
 from atoll.core.reasons import Code
@@ -15,6 +15,7 @@ from atoll.core.request import GpuRequest, InvalidRequest
 from atoll.core.sentences import reason
 from atoll.core.snapshot import Snapshot
 from atoll.core.verdict import Placement, Refusal, Rejection
+from atoll.core.view import NodeView
 from atoll.services.mirror import Mirror
 
 OFFERED_MAX = 1024

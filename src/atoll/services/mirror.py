@@ -27,9 +27,10 @@ from atoll.core.events import (
     WatchEvent,
 )
 from atoll.core.facts import Inventory, NodeConfig, NodeConfigObject, NodeFacts, PodFacts
-from atoll.core.fleet import Fleet, NodeView
+from atoll.core.fleet import Fleet
 from atoll.core.ledger import Grant, LedgerRecord, fault_of
 from atoll.core.lifecycle import State
+from atoll.core.view import NodeView
 
 GONE_MAX = 100_000
 """Dead UIDs that are remembered, so that a late watch event cannot revive a pod. The oldest are forgotten first; a
