@@ -101,12 +101,23 @@ def test_a_bad_file_ends_with_two_and_one_message(
     assert says in captured.err
 
 
-@pytest.mark.parametrize("arguments", [[], ["--machine", "nothing"], ["-", "-"], ["missing.txt"], ["."]])
-def test_wrong_usage_ends_with_two(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str]
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "give files of one node"),
+        (["--machine", "nothing"], 'no machine "nothing"; there are: dgx-1'),
+        (["-", "--machine", "dgx-1"], "give one of the two"),
+        (["-", "-"], "given once"),
+        (["missing.txt"], "No such file"),
+        (["."], "Is a directory"),
+    ],
+)
+def test_wrong_usage_ends_with_two_and_says_what_was_found(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
 ) -> None:
     code = run(monkeypatch, *arguments)
 
     captured = capsys.readouterr()
     assert (code, captured.out) == (2, "")
     assert "Traceback" not in captured.err
+    assert says in " ".join(captured.err.replace("│", " ").split())

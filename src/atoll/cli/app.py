@@ -3,6 +3,7 @@
 Exit codes in kubectl's manner: 0 done, 1 refused or failed, 2 wrong usage or a topology file that cannot be trusted.
 """
 
+import os
 import sys
 
 import typer
@@ -37,7 +38,17 @@ app.add_typer(manifests.app)
 def main() -> None:
     """Run the program; what is wrong outside becomes one message, never a traceback."""
     try:
-        app()
+        try:
+            app()
+        finally:
+            if sys.stdout is not None:  # as in a process that was started with it closed
+                sys.stdout.flush()
     except AtollError as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(UNUSABLE if isinstance(error, DumpError) else FAILED)
+    except OSError as error:
+        # Files and sockets have messages of their own; what is left is an output that takes no more, as a full disk.
+        sys.stderr.write(f"error: the output cannot be written: {error.strerror or error}\n")
+        # What is still buffered would be tried once more at the exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(FAILED)

@@ -11,6 +11,7 @@ from atoll.core.errors import quoted
 EXPECTED = "GPU <index>: <model> (UUID: GPU-<hex>)"
 
 _LISTED = re.compile(r"GPU\s+\d+:|MIG\s+\S+\s+Device\s")
+_QUERIED = re.compile(r"GPU [0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]")
 _UUID = r"GPU-[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
 _GPU = re.compile(rf"GPU (0|[1-9]\d{{0,2}}): (\S(?:(?!UUID:).){{0,126}}?) \(UUID: ({_UUID})\)")
 
@@ -43,14 +44,14 @@ def parse_gpu_list(text: DumpText) -> tuple[ListedGpu, ...]:
         body = line.lstrip(LINE_PREFIX).rstrip()
         if not _LISTED.match(body):
             if "UUID:" in body or body.startswith(("GPU ", "MIG ")):
-                raise text.line_refusal(number, found=quoted(body), expected=EXPECTED, remedy="Is the list truncated?")
+                raise text.line_refusal(number, found=quoted(body), expected=EXPECTED, remedy=_remedy(body))
             continue  # a prompt or a log line
         if _MIG.fullmatch(body) and last is not None:
             gpus[last] = ListedGpu(last, gpus[last].model, gpus[last].uuid, mig=True)
             continue
         match = _GPU.fullmatch(body)
         if match is None:
-            raise text.line_refusal(number, found=quoted(body), expected=EXPECTED, remedy="Is the list truncated?")
+            raise text.line_refusal(number, found=quoted(body), expected=EXPECTED, remedy=_remedy(body))
         gpu = ListedGpu(int(match[1]), match[2], "GPU-" + match[3][4:].lower())
         if gpu.index in gpus or any(other.uuid == gpu.uuid for other in gpus.values()):
             raise text.line_refusal(
@@ -64,3 +65,7 @@ def parse_gpu_list(text: DumpText) -> tuple[ListedGpu, ...]:
         gpus[gpu.index] = gpu
         last = gpu.index
     return tuple(gpus[index] for index in sorted(gpus))
+
+
+def _remedy(line: str) -> str:
+    return "Is this `nvidia-smi -q`? Give `nvidia-smi -L`." if _QUERIED.match(line) else "Is the list truncated?"

@@ -5,7 +5,7 @@ knowing it (a pair of unknown class) cannot be rendered. NIC-to-NIC cells are no
 the GPUs' own links imply, and the reader only checks them.
 """
 
-from atoll.core.topology import PCIE_RANK, Device, Nic, NodeTopology, PairLink, PcieLink
+from atoll.core.topology import PCIE_RANK, Device, Nic, NodeTopology, PcieLink
 
 _LEGEND = """
 Legend:
@@ -31,7 +31,7 @@ def render_matrix(topology: NodeTopology, *, pcie: bool = False) -> str:
     heads = [*labels, *(nic.name for nic in topology.nics), "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"]
     lines = [f"\t{_UNDERLINE}" + "\t".join(heads) + _PLAIN]
     for at, device in enumerate(topology.devices):
-        cells = [" X " if other == at else _pair(link, pcie=pcie) for other, link in enumerate(topology.links[at])]
+        cells = [" X " if other == at else _pair(topology, at, other, pcie=pcie) for other in range(len(labels))]
         cells += [_nic_link(nic, at) for nic in topology.nics]
         lines.append("\t".join([labels[at], *cells, device.cpu_affinity or "", _numa(device), "", "N/A"]))
     for nic in topology.nics:
@@ -62,11 +62,15 @@ def render_list(topology: NodeTopology) -> str:
     return "".join(lines)
 
 
-def _pair(link: PairLink, *, pcie: bool) -> str:
+def _pair(topology: NodeTopology, at: int, other: int, *, pcie: bool) -> str:
+    link = topology.links[at][other]
     if not pcie and link.nvlinks:
         return f"NV{link.nvlinks}"
     if link.pcie is None or (not pcie and link.nvlinks is None):
-        raise ValueError("a pair of unknown link cannot be printed")
+        pair = f"GPU {topology.devices[at].index} and GPU {topology.devices[other].index}"
+        missing = "PCIe class" if link.pcie is None else "number of NVLinks"
+        knows = "`nvidia-smi topo -mp`" if link.pcie is None else "`nvidia-smi topo -m` with its legend"
+        raise ValueError(f"the {missing} between {pair} is unknown; {knows} of the same node tells it")
     return str(link.pcie)
 
 

@@ -21,7 +21,7 @@ CELLS = frozenset({SELF, *PCIE, *NVLINKS})
 
 GPU_LABEL = re.compile(r"GPU(0|[1-9]\d{0,2})")
 GLUED_LABELS = re.compile(r"((?:GPU(?:0|[1-9]\d{0,2}))+)([A-Za-z][\w.-]*)?")  # "GPU0GPU1mlx5_0": separators lost
-NIC_LABEL = re.compile(r"[A-Za-z][\w-]*\d[\w-]*")
+NIC_LABEL = re.compile(r"(?!(?i:GPU))[A-Za-z][\w-]*\d[\w-]*")  # a damaged GPU label is no NIC
 AFFINITY = re.compile(r"[\d,-]{1,400}|N/A|\.\.\.")
 
 LINE_PREFIX = " \t#/>|;*+%!"

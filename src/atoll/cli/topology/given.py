@@ -9,7 +9,7 @@ import typer
 from atoll.adapters import catalogue
 from atoll.adapters.dump_text import DUMP_BYTES_MAX
 from atoll.adapters.dumps import DumpFile, read_topology
-from atoll.core.errors import DumpError
+from atoll.core.errors import DumpError, quoted
 from atoll.core.topology import NodeTopology
 
 STDIN = "-"
@@ -43,11 +43,18 @@ def topology_from(names: Sequence[str], machine: str | None, node: str | None = 
 
     Raises:
         DumpError: a file cannot be trusted.
-        typer.BadParameter: neither or both are given, or the catalogue has no such machine.
+        typer.BadParameter: neither or both are given, a node is named for files, or there is no such machine.
     """
-    if bool(names) == bool(machine) or (machine and machine not in catalogue.names()):
+    machines = ", ".join(catalogue.names())
+    if names and machine:
+        raise typer.BadParameter("found files and --machine; give one of the two")
+    if names and node:
+        raise typer.BadParameter("files bring their own UUIDs; --node goes with --machine only")
+    if machine and machine not in catalogue.names():
+        raise typer.BadParameter(f"no machine {quoted(machine)}; there are: {machines}", param_hint="--machine")
+    if not names and not machine:
         raise typer.BadParameter(
             "give files of one node (nvidia-smi topo -m, topo -mp, -L, lscpu, a machine file; - is standard input), "
-            f"or --machine with one of: {', '.join(catalogue.names())}"
+            f"or --machine with one of: {machines}"
         )
     return catalogue.load(machine, node or machine) if machine else read_topology(read_files(names))
