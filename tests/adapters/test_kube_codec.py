@@ -267,6 +267,13 @@ def test_a_record_that_was_not_understood_is_never_written_over():
         ledger_json(LedgerRecord("n1", "9", unreadable="data version 2"))
 
 
+def test_a_grant_that_could_not_be_read_back_is_never_written():
+    beyond = grant(occupant=Occupant(controller="c" * 5000))
+
+    with pytest.raises(msgspec.ValidationError, match="length <= 4096"):
+        ledger_json(LedgerRecord("n1", grants=(beyond,)))
+
+
 def test_the_allocation_annotation_is_the_one_that_is_api():
     degraded = grant(
         node_mode=NodeMode.COMMAND,

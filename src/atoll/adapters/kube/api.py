@@ -81,7 +81,7 @@ class KubeClusterApi:
                 answer = await self._client.write("PUT", names.ledger_path(record.node), body)
             else:
                 answer = await self._client.write("POST", names.GPU_LEDGERS, body)
-        except _NO_ANSWER as error:
+        except (*_NO_ANSWER, msgspec.ValidationError) as error:
             return LedgerUnknown(record.node, str(error))
         if answer.ok:
             return _written(record, answer)

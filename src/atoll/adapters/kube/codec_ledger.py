@@ -2,7 +2,8 @@
 
 A record is trusted only whole. The digest covers the node's name, its UID and every grant, so a record that somebody
 edited, copied from another node or restored in part is *unreadable*: a value with the reason, never an exception and
-never half a truth.
+never half a truth. What could not be read back is never written either: a grant has the same fields here and in core,
+and the wire's bounds hold in both directions.
 """
 
 import hashlib
@@ -13,7 +14,7 @@ import msgspec
 from atoll.adapters.kube import wire_atoll as wire
 from atoll.adapters.kube.names import DATA_VERSION
 from atoll.core.errors import quoted
-from atoll.core.ledger import ContainerGrant, Grant, LedgerRecord, Lost, Occupant, Owner, Part
+from atoll.core.ledger import Grant, LedgerRecord
 
 WHY_MAX = 200
 _encoder = msgspec.json.Encoder()
@@ -37,7 +38,9 @@ def record_of(ledger: wire.RawLedger) -> LedgerRecord:
         why = f"digest {quoted(spec.digest)} does not fit the grants: edited by hand, or not written by Atoll"
         return LedgerRecord(node, version, unreadable=why)
     try:
-        grants = tuple(_grant_of(_grant.decode(entry.record)) for entry in spec.grants)
+        grants = tuple(
+            msgspec.convert(_grant.decode(entry.record), Grant, from_attributes=True) for entry in spec.grants
+        )
     except msgspec.DecodeError as error:
         return LedgerRecord(node, version, unreadable=f"not a grant: {error}"[:WHY_MAX])
     return LedgerRecord(node, version, spec.node_uid, grants)
@@ -48,6 +51,7 @@ def ledger_json(record: LedgerRecord) -> bytes:
 
     Raises:
         ValueError: the record was unreadable; what is not understood must not be written over.
+        msgspec.ValidationError: a grant is beyond the bounds of a record.
     """
     if record.unreadable:
         raise ValueError(f"ledger of {record.node} is unreadable: {record.unreadable}")
@@ -100,69 +104,10 @@ def _uuids_by_container(grant: Grant, *, init: bool) -> dict[str, list[str]]:
     }
 
 
-def _grant_of(grant: wire.Grant) -> Grant:
-    return Grant(
-        owner=Owner(grant.owner.kind, grant.owner.namespace, grant.owner.name, grant.owner.uid),
-        state=grant.state,
-        count=grant.count,
-        containers=tuple(
-            ContainerGrant(
-                container.name,
-                tuple(Part(part.uuid, part.portion, part.dra) for part in container.parts),
-                init=container.init,
-            )
-            for container in grant.containers
-        ),
-        policy=grant.policy,
-        scopes_asked=grant.scopes_asked,
-        scope_bound=grant.scope_bound,
-        node_mode=grant.node_mode,
-        enforced=grant.enforced,
-        degraded=grant.degraded,
-        lost=None if grant.lost is None else Lost(grant.lost.scope, grant.lost.worst_link),
-        uuids_known=grant.uuids_known,
-        domains=grant.domains,
-        candidates=grant.candidates,
-        pod_version=grant.pod_version,
-        occupant=Occupant(
-            grant.occupant.priority, grant.occupant.controller, grant.occupant.started, grant.occupant.service_class
-        ),
-    )
-
-
 def _entry_of(grant: Grant) -> wire.GrantEntry:
     return wire.GrantEntry(
         owner=f"{grant.owner.namespace}/{grant.owner.name}",
         state=grant.state,
         gpus=" ".join(sorted(grant.uuids)) or f"{grant.count} of unknown UUID",
-        record=_encoder.encode(_wire_grant(grant)).decode(),
-    )
-
-
-def _wire_grant(grant: Grant) -> wire.Grant:
-    owner, occupant = grant.owner, grant.occupant
-    return wire.Grant(
-        owner=wire.Owner(kind=owner.kind, namespace=owner.namespace, name=owner.name, uid=owner.uid),
-        state=grant.state,
-        count=grant.count,
-        containers=tuple(
-            wire.ContainerGrant(
-                container.name,
-                tuple(wire.Part(part.uuid, part.portion, part.dra) for part in container.parts),
-                container.init,
-            )
-            for container in grant.containers
-        ),
-        policy=grant.policy,
-        scopes_asked=grant.scopes_asked,
-        scope_bound=grant.scope_bound,
-        node_mode=grant.node_mode,
-        enforced=grant.enforced,
-        degraded=grant.degraded,
-        lost=None if grant.lost is None else wire.Lost(grant.lost.scope, grant.lost.worst_link),
-        uuids_known=grant.uuids_known,
-        domains=grant.domains,
-        candidates=grant.candidates,
-        pod_version=grant.pod_version,
-        occupant=wire.Occupant(occupant.priority, occupant.controller, occupant.started, occupant.service_class),
+        record=_encoder.encode(msgspec.convert(grant, wire.Grant, from_attributes=True)).decode(),
     )
