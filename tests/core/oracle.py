@@ -104,7 +104,7 @@ class Oracle:
 
     @property
     def occupancies(self) -> list[Group]:
-        return [members(mask) for mask in self.state.possible_free_masks()]
+        return sets_of(members(self.state.free), self.state.free.bit_count() - self.state.hidden)
 
     @property
     def named(self) -> Group:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from atoll.core.assess import assess
 from atoll.core.domains import Domains
 from atoll.core.geometry import MIX, SETS_MAX, geometry_of
-from atoll.core.gpuset import positions, subsets
+from atoll.core.gpuset import mask_of, positions
 from atoll.core.request import Policy
 from atoll.core.rule import rule_for
 from atoll.core.scope import CHAIN, DEFAULT_SCOPES, Scope
@@ -22,6 +22,10 @@ from tests.core.nodes import board, free_on, mask, scope_lists, shapes, wish
 BOUNDED = settings(max_examples=150, deadline=None)
 TWO_BY_FOUR = board([0, 1, 2, 3], [4, 5, 6, 7])
 PAIRS = [(0, 1), (2, 3), (4, 5), (6, 7)]
+
+
+def subsets(free: int, size: int) -> list[int]:
+    return [mask_of(chosen) for chosen in combinations(positions(free), size)]
 
 
 def slots(shape: Shape, free: int, size: int) -> int:

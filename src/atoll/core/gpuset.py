@@ -1,7 +1,6 @@
 """Sets of GPUs as bitmasks: bit i is the GPU at position i of a shape."""
 
-from collections.abc import Iterable, Iterator
-from itertools import combinations
+from collections.abc import Iterable
 
 
 def positions(mask: int) -> tuple[int, ...]:
@@ -19,11 +18,3 @@ def mask_of(members: Iterable[int]) -> int:
     for position in members:
         mask |= 1 << position
     return mask
-
-
-def subsets(mask: int, size: int) -> Iterator[int]:
-    """All subsets with `size` members, in ascending order of their position tuples. None when size is negative."""
-    if size < 0:
-        return
-    for members in combinations(positions(mask), size):
-        yield mask_of(members)

@@ -5,10 +5,8 @@ these are really taken by owners whose UUIDs nobody knows; every choice of `hidd
 state. With `hidden == 0` there is exactly one.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from atoll.core.gpuset import subsets
 from atoll.core.ledger import NodeMode
 from atoll.core.reasons import Code
 from atoll.core.shape import Shape
@@ -48,7 +46,3 @@ class NodeState:
     def surely_free(self) -> int:
         """GPUs that are free in every possible state."""
         return 0 if self.hidden else self.free
-
-    def possible_free_masks(self) -> Iterator[int]:
-        """Every free mask consistent with what is known; the oracle of the tests enumerates them."""
-        return subsets(self.free, self.free.bit_count() - self.hidden)
