@@ -5,7 +5,7 @@ be thrown away and made again at any time. Where the objects leave something ope
 owner holds without our knowing which count as hidden, and a node whose papers do not match it is closed.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from atoll.core.facts import Enforcement, Inventory, NodeConfig, NodeFacts, PodFacts
@@ -37,13 +37,16 @@ class Hardware:
     node_uid: str
     shape: Shape
     uuids: tuple[str | None, ...]
-    position: Mapping[str, int]
     usable: int
     kept_back: int
     out: int
     out_unnamed: int
     out_note: str
     counts: tuple[int, int]
+
+    def where(self, uuids: frozenset[str]) -> int:
+        """Positions of those of the UUIDs that the node has."""
+        return mask_of(n for n, uuid in enumerate(self.uuids) if uuid in uuids)
 
 
 def hardware_of(inventory: Inventory, config: NodeConfig, like: Hardware | None = None) -> Hardware:
@@ -67,7 +70,6 @@ def hardware_of(inventory: Inventory, config: NodeConfig, like: Hardware | None 
         node_uid=inventory.node_uid,
         shape=shape,
         uuids=uuids,
-        position=position,
         usable=len(devices) - len(broken),
         kept_back=mask_of(position[device.uuid] for device in kept_back if device.uuid and device.index not in broken),
         out=mask_of(position[device.uuid] for device in out if device.uuid),
@@ -210,7 +212,7 @@ def _where(grant: Grant, hardware: Hardware) -> tuple[int, int]:
     """(positions, number of further GPUs) that a grant takes: UUIDs that the node does not have count as hidden."""
     if not grant.uuids_known or grant.candidates:
         return 0, grant.count
-    known = mask_of(hardware.position[uuid] for uuid in grant.uuids if uuid in hardware.position)
+    known = hardware.where(grant.uuids)
     return known, len(grant.uuids) - known.bit_count()
 
 

@@ -57,8 +57,9 @@ class Mirror:
         self.ready = False  # every kind was listed
         self._records: dict[str, LedgerRecord] = {}
         self._gone: dict[str, None] = {}
-        self._on_node: dict[str, dict[str, None]] = {}  # node -> UIDs of pods whose nodeName it is
-        self._granted: dict[str, dict[str, None]] = {}  # UID -> nodes whose ledger names it
+        # Tuples, because nearly all hold one name and a large cluster has a great many of them.
+        self._on_node: dict[str, tuple[str, ...]] = {}  # node -> UIDs of pods whose nodeName it is
+        self._granted: dict[str, tuple[str, ...]] = {}  # UID -> nodes whose ledger names it
         self._merged: dict[str, NodeConfig] = {}
         self._hardware: dict[str, tuple[Inventory, NodeConfig, Hardware]] = {}
         self._dirty: dict[str, None] = {}
@@ -112,7 +113,7 @@ class Mirror:
         """Drop a pod of which nothing more will be heard."""
         pod = self.pods.pop(uid, None)
         if pod is not None:
-            self._leave(pod)
+            _remove(self._on_node, pod.node, pod.uid)
             self.mark(pod.node)
 
     # What it comes to.
@@ -153,7 +154,7 @@ class Mirror:
 
     def granted_nodes(self, uid: str) -> tuple[str, ...]:
         """Nodes whose ledger names the pod, whatever became of it."""
-        return tuple(self._granted.get(uid, ()))
+        return self._granted.get(uid, ())
 
     def view(
         self, node: str, record: LedgerRecord | None = None, without: frozenset[str] = frozenset()
@@ -198,9 +199,9 @@ class Mirror:
     def _replace_pod(self, old: PodFacts | None, pod: PodFacts) -> None:
         self.pods[pod.uid] = pod
         if old is not None and old.node != pod.node:
-            self._leave(old)
+            _remove(self._on_node, old.node, old.uid)
         if pod.node:
-            self._on_node.setdefault(pod.node, {})[pod.uid] = None
+            _add(self._on_node, pod.node, pod.uid)
         self.mark(pod.node, *self.granted_nodes(pod.uid))
 
     def _drop_pod(self, uid: str) -> bool:
@@ -212,13 +213,6 @@ class Mirror:
         self.forget(uid)
         self.mark(*self.granted_nodes(uid))
         return True
-
-    def _leave(self, pod: PodFacts) -> None:
-        there = self._on_node.get(pod.node)
-        if there is not None:
-            there.pop(pod.uid, None)
-            if not there:
-                del self._on_node[pod.node]
 
     def _put_record(self, record: LedgerRecord) -> bool:
         old = self._records.get(record.node)
@@ -244,12 +238,9 @@ class Mirror:
 
     def _replace_record(self, old: LedgerRecord | None, record: LedgerRecord) -> None:
         for grant in old.grants if old else ():
-            nodes = self._granted[grant.owner.uid]
-            nodes.pop(record.node, None)
-            if not nodes:
-                del self._granted[grant.owner.uid]
+            _remove(self._granted, grant.owner.uid, record.node)
         for grant in record.grants:
-            self._granted.setdefault(grant.owner.uid, {})[record.node] = None
+            _add(self._granted, grant.owner.uid, record.node)
         self._records[record.node] = record
         self.mark(record.node)
 
@@ -285,3 +276,17 @@ class Mirror:
             like = made[2] if made and same else None
             made = self._hardware[node] = (inventory, config, hardware_of(inventory, config, like))
         return made[2]
+
+
+def _add(index: dict[str, tuple[str, ...]], key: str, name: str) -> None:
+    known = index.get(key, ())
+    if name not in known:
+        index[key] = (*known, name)
+
+
+def _remove(index: dict[str, tuple[str, ...]], key: str, name: str) -> None:
+    left = tuple(known for known in index.get(key, ()) if known != name)
+    if left:
+        index[key] = left
+    else:
+        index.pop(key, None)
