@@ -208,6 +208,26 @@ def test_a_broken_kubeconfig_is_refused_by_name(tmp_path: Path, text: str | byte
         access_from(path)
 
 
+@pytest.mark.parametrize(
+    ("server", "user", "why"),
+    [
+        ("ftp://k", {"token": "t"}, 'server "ftp://k" is no URL'),
+        ("10.0.0.1:6443", {"token": "t"}, 'server "10.0.0.1:6443" is no URL'),
+        (
+            "https://k",
+            {"client-certificate": "/no/c", "client-key": "/no/k"},
+            "file that it names cannot be read: No such",
+        ),
+    ],
+)
+def test_what_a_kubeconfig_names_and_cannot_be_used_is_told(
+    tmp_path: Path, server: str, user: dict[str, str], why: str
+):
+    with pytest.raises(AccessError, match=why) as refused:
+        access_from(kubeconfig(tmp_path, user, server=server))
+    assert "\n" not in str(refused.value)
+
+
 def test_a_kubeconfig_with_an_unknown_exec_version_or_authority_is_refused(tmp_path: Path):
     with pytest.raises(AccessError, match="known are v1 and v1beta1"):
         access_from(exec_config(tmp_path, "", "v1alpha1"))

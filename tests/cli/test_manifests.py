@@ -125,3 +125,35 @@ def test_an_extender_without_tls_is_refused():
 
     assert result.exit_code == 2
     assert "https only" in result.output
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://", "https://a b", "https://h:99999", "https://h:x", "https://h:0", "https://[::1", "https://h:1/filter"],
+)
+def test_an_extender_that_kube_scheduler_could_not_reach_is_refused(url: str):
+    result = CliRunner().invoke(app, ["scheduler-config", "--extender-url", url, "--cert-dir", "/c"])
+
+    assert result.exit_code == 2
+    assert "wanted is https://HOST:PORT" in " ".join(result.output.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("url", ["https://h", "https://10.0.0.1:8443", "https://[::1]:8443/"])
+def test_an_extender_is_named_by_host_or_address(url: str):
+    (document,) = printed("scheduler-config", "--extender-url", url, "--cert-dir", "/c")
+
+    assert document["extenders"][0]["urlPrefix"].startswith(url.rstrip("/"))
+
+
+@pytest.mark.parametrize("name", ["", "Bad", "a b", "a: b", "-a", "x\ny", "a/b", "a" * 254])
+def test_a_name_that_no_object_can_have_is_refused(name: str):
+    url = ["--extender-url", "https://h", "--cert-dir", "/c"]
+    for words in (
+        ["rbac", "--namespace"],
+        ["rbac", "--service-account"],
+        ["scheduler-config", *url, "--scheduler-name"],
+    ):
+        result = CliRunner().invoke(app, [*words, name])
+
+        assert result.exit_code == 2
+        assert "legal are a-z" in " ".join(result.output.replace("│", " ").split())

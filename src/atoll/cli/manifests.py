@@ -1,11 +1,14 @@
 """`atoll manifests`: what an installation applies, as YAML on standard output."""
 
+import re
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
 from atoll.adapters.kube import manifests as made
-from atoll.cli.options import GpuResource, resources_of
+from atoll.cli.options import GpuResource, object_name, resources_of
+from atoll.core.errors import quoted
 
 app = typer.Typer(name="manifests", help="Print what an installation applies, as YAML.", no_args_is_help=True)
 
@@ -18,9 +21,11 @@ def crds() -> None:
 
 @app.command()
 def rbac(
-    namespace: Annotated[str, typer.Option(metavar="NAME", help="Of service account and Lease.")] = made.NAMESPACE,
+    namespace: Annotated[
+        str, typer.Option(metavar="NAME", callback=object_name, help="Of service account and Lease.")
+    ] = made.NAMESPACE,
     service_account: Annotated[
-        str, typer.Option(metavar="NAME", help="As which `atoll serve` runs.")
+        str, typer.Option(metavar="NAME", callback=object_name, help="As which `atoll serve` runs.")
     ] = made.SERVICE_ACCOUNT,
 ) -> None:
     """Print the service account of `atoll serve` and exactly the roles it needs."""
@@ -34,14 +39,31 @@ def scheduler_config(
         str, typer.Option(metavar="DIR", help="The folder of `atoll serve --cert-dir`, as the scheduler sees it.")
     ],
     scheduler_name: Annotated[
-        str, typer.Option(metavar="NAME", help="The schedulerName that GPU pods give.")
+        str, typer.Option(metavar="NAME", callback=object_name, help="The schedulerName that GPU pods give.")
     ] = made.SCHEDULER_NAME,
     gpu_resource: GpuResource = None,
 ) -> None:
     """Print the KubeSchedulerConfiguration of a stock kube-scheduler for GPU pods."""
-    if not extender_url.startswith("https://"):
-        raise typer.BadParameter("the extender speaks https only", param_hint="--extender-url")
+    _check_url(extender_url)
+    if not cert_dir:
+        raise typer.BadParameter("found no folder; give that of `atoll serve --cert-dir`", param_hint="--cert-dir")
     config = made.scheduler_config(
         extender_url, cert_dir, scheduler_name=scheduler_name, resources=resources_of(gpu_resource)
     )
     typer.echo(made.yaml_of([config]), nl=False)
+
+
+def _check_url(given: str) -> None:
+    """Refuse what kube-scheduler would take and never reach."""
+    if not given.startswith("https://"):
+        raise typer.BadParameter(f"found {quoted(given)}; the extender speaks https only", param_hint="--extender-url")
+    try:
+        url = urlsplit(given)
+        whole = bool(url.hostname) and url.port != 0 and not re.search(r"\s", given)
+    except ValueError:  # a port that is no number or too large, or a bracket too few
+        whole = False
+    if not whole or url.path not in {"", "/"} or url.query or url.fragment:
+        raise typer.BadParameter(
+            f"found {quoted(given)}; wanted is https://HOST:PORT, e.g. https://127.0.0.1:8443",
+            param_hint="--extender-url",
+        )

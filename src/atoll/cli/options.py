@@ -1,5 +1,6 @@
 """Options and exit codes that several verbs share, so that they read and mean the same everywhere."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -7,6 +8,7 @@ from typing import Annotated
 import typer
 
 from atoll.adapters.kube.names import GPU_RESOURCE
+from atoll.core.errors import quoted
 
 FAILED, UNUSABLE = 1, 2
 """In kubectl's manner: refused or failed; wrong usage or a topology file that cannot be trusted. 0 is done."""
@@ -18,6 +20,16 @@ Kubeconfig = Annotated[
 GpuResource = Annotated[
     list[str] | None, typer.Option(metavar="NAME", help=f"Counts as a GPU; repeatable. Default: {GPU_RESOURCE}.")
 ]
+
+NAME_MAX = 253
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+def object_name(given: str) -> str:
+    """A name as Kubernetes takes it; refused here, since a path of the API or a file of YAML would take anything."""
+    if len(given) > NAME_MAX or not _NAME.fullmatch(given):
+        raise typer.BadParameter(f"found {quoted(given)}; legal are a-z, 0-9, - and . inside, at most {NAME_MAX}")
+    return given
 
 
 def resources_of(given: Sequence[str] | None) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from atoll.cli.options import FAILED, GpuResource, Kubeconfig, resources_of
+from atoll.cli.options import FAILED, GpuResource, Kubeconfig, object_name, resources_of
 from atoll.core.errors import quoted
 
 PORT_MAX = 65_535
@@ -27,7 +27,9 @@ def serve(
         Path, typer.Option(metavar="DIR", help="Certificates; what is missing there is made: CA, server, scheduler.")
     ],
     kubeconfig: Kubeconfig = None,
-    namespace: Annotated[str, typer.Option(metavar="NAME", help="Where the Lease lies.")] = "kube-system",
+    namespace: Annotated[
+        str, typer.Option(metavar="NAME", callback=object_name, help="Where the Lease lies.")
+    ] = "kube-system",
     gpu_resource: GpuResource = None,
     dns_name: Annotated[
         list[str] | None,

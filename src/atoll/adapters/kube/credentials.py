@@ -23,7 +23,7 @@ from lightkube.config.models import User, UserExec
 from lightkube.core.exceptions import ConfigError
 from msgspec import ValidationError
 
-from atoll.core.errors import AtollError
+from atoll.core.errors import AtollError, quoted
 
 TOKEN_FILE_AGE_S = 60.0
 EXEC_TIMEOUT_S = 60.0
@@ -153,9 +153,14 @@ def access_from(kubeconfig: Path | None) -> Access:
             raise AccessError(f"{where}: has no current context")
         tls = verify_cluster(config.cluster, config.user or User(), config.abs_file)
     except (ConfigError, ValidationError, yaml.YAMLError, OSError, ValueError) as error:
-        raise AccessError(f"{where}: {str(error)[:300]}") from error
+        # TLS says of a certificate or key file only that it cannot be read, not which it was.
+        unnamed = isinstance(error, OSError) and error.filename is None and error.strerror
+        why = f"a certificate or key file that it names cannot be read: {unnamed}" if unnamed else str(error)
+        raise AccessError(f"{where}: {' '.join(why.split())[:300]}") from error
     except (KeyError, TypeError, AttributeError) as error:
         raise AccessError(f"{where}: is not a whole kubeconfig, wrong or missing: {error}") from error
+    if not config.cluster.server.startswith(("https://", "http://")):
+        raise AccessError(f"{where}: server {quoted(config.cluster.server)} is no URL such as https://10.0.0.1:6443")
     return Access(config.cluster.server.rstrip("/"), tls, _credentials(config, where))
 
 

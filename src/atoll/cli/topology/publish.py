@@ -6,13 +6,15 @@ from typing import Annotated
 import typer
 
 from atoll.adapters.dumps import read_topology
-from atoll.cli.options import GpuResource, Kubeconfig, resources_of
+from atoll.cli.options import GpuResource, Kubeconfig, object_name, resources_of
 from atoll.cli.topology.given import FILES_HELP, read_files
 
 
 def topology_publish(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help=FILES_HELP)],
-    node: Annotated[str, typer.Option(metavar="NAME", help="The Node that the files were taken on.")],
+    node: Annotated[
+        str, typer.Option(metavar="NAME", callback=object_name, help="The Node that the files were taken on.")
+    ],
     kubeconfig: Kubeconfig = None,
     gpu_resource: GpuResource = None,
 ) -> None:
