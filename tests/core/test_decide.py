@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 
+from atoll.core.assess import assess
 from atoll.core.decide import decide
 from atoll.core.fleet import Fleet
 from atoll.core.ledger import Lost, Owner
@@ -19,7 +20,7 @@ from atoll.core.request import ContainerAsk, ContainerKind, GpuRequest, Policy
 from atoll.core.scope import DEFAULT_SCOPES, Scope
 from atoll.core.shape import Shape
 from atoll.core.snapshot import StaleSnapshotError
-from atoll.core.verdict import Placement, Rejection
+from atoll.core.verdict import Placement, Refusal, Rejection
 from atoll.core.view import Holder, NodeView
 from tests.core.nodes import board, free_on, mask, wish
 
@@ -387,3 +388,21 @@ def test_the_answer_does_not_depend_on_the_hash_seed():
     }
 
     assert len(digests) == 1
+
+
+def test_a_closed_node_with_nothing_to_give_says_that_it_is_closed_under_either_policy():
+    state = free_on(board([0, 1], [2, 3]), [], closed=Code.NODE_CLOSED, closed_note="its ledger cannot be read")
+
+    for policy in Policy:
+        verdict = assess(state, wish(1, policy=policy))
+        assert isinstance(verdict, Refusal)
+        assert (verdict.code, verdict.note) == (Code.NODE_CLOSED, "its ledger cannot be read")
+
+
+def test_an_unknown_topology_is_told_by_the_narrowest_scope_in_doubt():
+    shape = board([0, 1, 2, 3], [4, 5, 6, 7], open_numa=True)
+
+    verdict = assess(free_on(shape, range(8)), wish(6))
+
+    assert isinstance(verdict, Refusal)
+    assert (verdict.code, verdict.bound) == (Code.TOPOLOGY_UNKNOWN, Scope.NUMA_NODE)

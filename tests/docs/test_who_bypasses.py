@@ -130,6 +130,6 @@ def test_what_follows_from_a_foreign_owner_is_as_the_page_says(way: str) -> None
     afterwards = stage.filter(restricted(), "n1")["n1"]
 
     assert one.startswith("TopologyUnknown: ")
-    assert "2 held by owners whose UUIDs are not known" in one
+    assert "2 taken, and nobody knows which" in one
     assert preferred == ""
     assert afterwards == ""

@@ -384,6 +384,20 @@ def test_shadow_binds_without_a_record_where_the_ledger_cannot_be_read():
     assert [report.what for report in stage.reports] == ["ledger_unreadable", "shadow_unrecorded"]
 
 
+def test_shadow_lets_a_pod_with_a_wrong_word_pass_and_an_enforced_node_does_not():
+    wrong = pod("a", policy="restricted")
+    shadow, enforced = start(pods=[wrong], config=SHADOW), start(pods=[wrong])
+
+    (post,) = shadow.bind(wrong, "n1")
+
+    assert shadow.filter(wrong, "n1", "n2") == {"n1": "", "n2": ""}
+    assert isinstance(post, PostBinding)
+    assert [report.what for report in shadow.reports] == ["shadow_invalid_request"]
+    (answer,) = enforced.bind(wrong, "n1")
+    assert isinstance(answer, AnswerBind)
+    assert "atoll.dev/policy" in answer.error
+
+
 def test_shadow_without_inventory_grants_by_count():
     stage = start(node("n1"), pods=[pod("a")], config=SHADOW)
 

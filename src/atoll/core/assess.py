@@ -99,13 +99,20 @@ def _preferred(state: NodeState, request: GpuRequest) -> Verdict:
         return refusal(state, request, Code.NOT_READY, state.closed_note)
     if shape is not None and state.closed not in UNTRUSTED:
         if state.free.bit_count() - state.hidden < wanted:
-            return refusal(state, request, Code.INSUFFICIENT_GPUS)
+            return _too_few(state, request)
         found = best_plan(shape, request, state.surely_free & ~shape.unnamed)
         if found is not None:
             return found[0]
     if state.count_free < wanted:
-        return refusal(state, request, Code.INSUFFICIENT_GPUS)
+        return _too_few(state, request)
     return by_count(request)
+
+
+def _too_few(state: NodeState, request: GpuRequest) -> Refusal:
+    """Of a closed node (its ledger cannot be read, say) nothing counts as free: the closing is what must be told."""
+    if state.closed is Code.NODE_CLOSED:
+        return refusal(state, request, state.closed, state.closed_note)
+    return refusal(state, request, Code.INSUFFICIENT_GPUS)
 
 
 def by_count(request: GpuRequest) -> Fit:
@@ -220,9 +227,11 @@ def refusal(state: NodeState, request: GpuRequest, code: Code, note: str = "") -
     if shape is None:
         return Refusal(code, asked, state.count_free, note="; ".join(notes))
     if state.hidden:
-        notes.append(f"{state.hidden} held by owners whose UUIDs are not known")
+        notes.append(f"{state.hidden} taken, and nobody knows which")
     rules = _strict_rules(shape, request)
     bound = rules[0].bound if rules else Scope.NODE
+    if code is Code.TOPOLOGY_UNKNOWN and rules and rules[0].levels:
+        bound = rules[0].levels[0].scope  # the narrowest in doubt, not the wide one that surely holds everything
     islands = tuple((name, (block & state.free).bit_count(), block.bit_count()) for name, block in shape.blocks(bound))
     free = state.free.bit_count() - state.hidden
     return Refusal(code, asked, free, bound, islands, "; ".join(notes))

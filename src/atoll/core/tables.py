@@ -125,7 +125,9 @@ class Chooser:
         touched, nics = geometry.locality(gpus)
         narrow = sum((block & left).bit_count() for block in geometry.narrow[self.rule.bound.width] if block & gpus)
         first = self._first_part(free, gpus, domain, head)
-        return (*first, narrow, left.bit_count(), -worst, -total, touched, nics)
+        # What smaller sizes lose breaks ties only: 4 + 2 of 4 + 4 leave a pair where 3 + 3 leave two halves of one.
+        smaller = geometry.worth(free, 1) - geometry.worth(left, 1)
+        return (*first, narrow, smaller, left.bit_count(), -worst, -total, touched, nics)
 
 
 @lru_cache(maxsize=CHOOSERS_MAX)

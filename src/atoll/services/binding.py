@@ -242,7 +242,7 @@ class Binder:
         if request is None:
             return self._unrecorded(attempt, pod)
         if isinstance(request, InvalidRequest):
-            return _Answer(request.message)
+            return self._on_invalid(attempt, pod, request)
         if record.unreadable:
             return self._on_unreadable(attempt, pod, record)
         own = record.of(attempt.uid)
@@ -269,6 +269,13 @@ class Binder:
         if is_newer(own.pod_version, pod.version):
             return _Learn()  # never authorise an older version: see docs/adr/0001
         return _Record(replace(own, state=after(own.state, Step.BIND_ASKED), pod_version=pod.version))
+
+    def _on_invalid(self, attempt: Attempt, pod: PodFacts, request: InvalidRequest) -> _Plan:
+        """A shadow node lets the pod through; what it really holds there nobody knows, so the books call it foreign."""
+        if self._rules.enforced(attempt.node):
+            return _Answer(request.message)
+        self._outbox.append(Report("shadow_invalid_request", node=attempt.node, pod=pod.uid, detail=request.message))
+        return self._unrecorded(attempt, pod)
 
     def _on_unreadable(self, attempt: Attempt, pod: PodFacts, record: LedgerRecord) -> _Plan:
         """Nothing can be recorded here; only a shadow node lets the pod through."""
