@@ -18,8 +18,9 @@ from atoll.core.node_state import NodeState
 from atoll.core.reasons import Code
 from atoll.core.request import ContainerAsk, ContainerKind, GpuRequest, Policy
 from atoll.core.scope import DEFAULT_SCOPES, Scope
-from atoll.core.shape import Shape
+from atoll.core.shape import Shape, shape_of
 from atoll.core.snapshot import StaleSnapshotError
+from atoll.core.topology import Device, NodeTopology, PairLink
 from atoll.core.verdict import Placement, Refusal, Rejection
 from atoll.core.view import Holder, NodeView
 from tests.core.nodes import board, free_on, mask, wish
@@ -400,9 +401,10 @@ def test_a_closed_node_with_nothing_to_give_says_that_it_is_closed_under_either_
 
 
 def test_an_unknown_topology_is_told_by_the_narrowest_scope_in_doubt():
-    shape = board([0, 1, 2, 3], [4, 5, 6, 7], open_numa=True)
+    nothing_known = tuple((PairLink(),) * 8 for _ in range(8))
+    shape, _ = shape_of(NodeTopology(tuple(Device(n, uuid=f"GPU-{n}") for n in range(8)), nothing_known))
 
-    verdict = assess(free_on(shape, range(8)), wish(6))
+    verdict = assess(free_on(shape, range(8)), wish(4))
 
     assert isinstance(verdict, Refusal)
     assert (verdict.code, verdict.bound) == (Code.TOPOLOGY_UNKNOWN, Scope.NUMA_NODE)
