@@ -22,6 +22,7 @@ from atoll.core.events import (
     NodeGone,
     NodeSeen,
     PodGone,
+    PodRead,
     PodRewritten,
     PodSeen,
     Synced,
@@ -109,7 +110,7 @@ def read(pod: PodFacts) -> ReadPod:
 
 async def seen(outside: Outside, pod: PodFacts) -> PodFacts:
     outcome = await outside.api.perform(read(pod))
-    assert isinstance(outcome, PodSeen), outcome
+    assert isinstance(outcome, PodRead), outcome
     return outcome.pod
 
 

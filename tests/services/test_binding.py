@@ -20,6 +20,7 @@ from atoll.core.events import (
     LedgerUnknown,
     NodeSeen,
     PodGone,
+    PodRead,
     PodSeen,
     PodWriteFailed,
     ReadFailed,
@@ -250,7 +251,6 @@ def test_a_pod_that_is_gone_is_said_to_be_gone():
     ("seen", "why"),
     [
         (pod("a", node="n2"), "it is bound to node n2 already"),
-        (pod("a", gated=True), "the pod is gated"),
         (pod("a", deleting=True), "the pod is being deleted or has ended"),
         (pod("a", policy="restricted"), "Restricted"),
     ],
@@ -261,6 +261,15 @@ def test_a_pod_that_cannot_be_bound_is_refused_with_the_reason(seen, why):
     (answer,) = stage.bind(seen, "n1")
 
     assert why in answer.error
+
+
+def test_a_pod_that_is_known_as_gated_is_read_before_the_scheduler_is_contradicted():
+    stage = start(pods=[pod("a", gated=True), pod("b", gated=True)])
+
+    assert stage.bind(pod("a"), "n1") == [ReadPod("a-uid", "ml", "a")]
+    assert the_write(stage.step(PodRead(pod("a", version="11")))).of("a-uid")
+    assert stage.bind(pod("b"), "n2") == [ReadPod("b-uid", "ml", "b")]
+    assert stage.step(PodRead(pod("b", gated=True))) == [AnswerBind(2, "the pod is gated")]
 
 
 def test_a_caller_that_gave_up_before_anything_was_written_leaves_nothing_behind():

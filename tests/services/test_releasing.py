@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from atoll.core.effects import PostBinding, ReadLedger, RewritePod, WriteLedger
+from atoll.core.effects import PostBinding, ReadLedger, ReadPod, RewritePod, WriteLedger
 from atoll.core.events import (
     InventorySeen,
     LeadershipChanged,
@@ -11,10 +11,12 @@ from atoll.core.events import (
     LedgerSeen,
     NodeGone,
     PodGone,
+    PodRead,
     PodRewritten,
     PodSeen,
     PodWriteFailed,
 )
+from atoll.services.releasing import VERIFY_AFTER_S
 from tests.services.stage import gpus, grant, inventory, ledger, node, pod, start
 
 HELD = grant("a", gpus("n1", 0, 1, 2, 3))
@@ -215,6 +217,26 @@ def test_a_deleted_ledger_is_made_anew_with_the_grants_that_still_hold():
     assert record.version == ""
     assert record.grants == (HELD,)
     assert "ledger_deleted" in [report.what for report in stage.reports]
+
+
+def test_a_pod_that_only_a_read_has_shown_is_read_again_until_a_watch_shows_it():
+    stage = start(ledgers=[ledger("n1", HELD)])
+    assert stage.at_start == [ReadPod("a-uid", "ml", "a")]
+    stage.step(PodRead(pod("a", node="n1")))
+    stage.wait(0)
+
+    assert stage.wait(VERIFY_AFTER_S) == [ReadPod("a-uid", "ml", "a")]
+    stage.see(PodRead(pod("a", node="n1")), PodSeen(pod("a", node="n1")))
+    assert stage.wait(VERIFY_AFTER_S) + stage.wait(VERIFY_AFTER_S) == []
+
+
+def test_a_pod_that_went_before_any_watch_showed_it_does_not_hold_its_gpus_for_ever():
+    stage = start(ledgers=[ledger("n1", HELD)])
+    stage.step(PodRead(pod("a", node="n1")))
+    stage.wait(0)
+    stage.wait(VERIFY_AFTER_S)
+
+    assert [record.grants for record in writes(stage.step(PodGone("a-uid")))] == [()]
 
 
 def test_a_late_watch_event_revives_neither_a_pod_nor_an_older_ledger():

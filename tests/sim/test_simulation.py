@@ -18,6 +18,8 @@ FOUND = {
     5: "a pod with two shadow grants had the one taken away that it was about to be bound by",
     93: "a Binding landed while the ledger was damaged by hand",
     568: "the nodes of the last question were taken for a nominated node's and forgotten",
+    5681: "a pod that only a read had shown was never said to be gone",
+    6496: "the same, and its grant stayed in the ledger",
     1122: "two instances corrected each other's refusal on a pod for ever",
 }
 """Seeds that once found something, and what it was."""

@@ -33,7 +33,7 @@ class PostBinding:
 class ReadPod:
     """A consistent read by name; another UID under the name means that ours is gone.
 
-    -> PodSeen, PodGone or PodWriteFailed"""
+    -> PodRead, PodGone or PodWriteFailed"""
 
     uid: str
     namespace: str

@@ -171,6 +171,14 @@ class PodRewritten:
 
 
 @dataclass(frozen=True, slots=True)
+class PodRead:
+    """The answer to `ReadPod`. Unlike `PodSeen` it promises no more: a pod that only reads have shown may go without
+    any watch ever saying so."""
+
+    pod: PodFacts
+
+
+@dataclass(frozen=True, slots=True)
 class PodWriteFailed:
     """A patch or a read of a pod was refused or unanswered; it is tried again when the need is still there."""
 
@@ -199,7 +207,7 @@ Outcome = (
     | BindingRefused
     | BindingUnknown
     | PodRewritten
-    | PodSeen
+    | PodRead
     | PodGone
     | PodWriteFailed
     | ReadFailed

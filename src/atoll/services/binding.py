@@ -54,6 +54,7 @@ class Attempt:
     posted_version: str = ""  # the pod version that the last Binding carried
     refused_version: str = ""  # the same of the last one that was refused
     refused_why: str = ""
+    reads_of_gated: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,8 +237,12 @@ class Binder:
             return _Learn()
         if pod.node:
             return _Answer("" if pod.node == attempt.node else f"it is bound to node {pod.node} already")
-        if holds_nothing(pod) or pod.gated:
-            return _Answer("the pod is gated" if pod.gated else "the pod is being deleted or has ended")
+        if holds_nothing(pod):
+            return _Answer("the pod is being deleted or has ended")
+        if pod.gated:
+            # kube-scheduler asks for no gated pod, so what we know of it is most likely old.
+            attempt.reads_of_gated += 1
+            return _Learn() if attempt.reads_of_gated == 1 else _Answer("the pod is gated")
         request = request_of(pod.ask, self._rules.defaults)
         if request is None:
             return self._unrecorded(attempt, pod)

@@ -26,11 +26,12 @@ from atoll.core.events import (
     Synced,
     WatchEvent,
 )
-from atoll.core.facts import Inventory, NodeConfig, NodeConfigObject, NodeFacts, PodFacts
+from atoll.core.facts import NodeConfig, NodeConfigObject, NodeFacts, PodFacts
 from atoll.core.fleet import Fleet
 from atoll.core.ledger import Grant, LedgerRecord, fault_of
 from atoll.core.lifecycle import State
 from atoll.core.view import NodeView
+from atoll.services.inventories import Filed, Inventories
 
 GONE_MAX = 100_000
 """Dead UIDs that are remembered, so that a late watch event cannot revive a pod. The oldest are forgotten first; a
@@ -50,18 +51,19 @@ class Mirror:
     def __init__(self) -> None:
         self.nodes: dict[str, NodeFacts] = {}
         self.pods: dict[str, PodFacts] = {}
-        self.inventories: dict[str, Inventory] = {}
+        self.inventories = Inventories()
         self.configs: dict[str, NodeConfigObject] = {}
         self.fleet = Fleet()
         self.synced: set[Kind] = set()
         self.ready = False  # every kind was listed
+        self.unwatched: dict[str, None] = {}  # UIDs that no watch has shown, so none will say when they are gone
         self._records: dict[str, LedgerRecord] = {}
         self._gone: dict[str, None] = {}
         # Tuples, because nearly all hold one name and a large cluster has a great many of them.
         self._on_node: dict[str, tuple[str, ...]] = {}  # node -> UIDs of pods whose nodeName it is
         self._granted: dict[str, tuple[str, ...]] = {}  # UID -> nodes whose ledger names it
         self._merged: dict[str, NodeConfig] = {}
-        self._hardware: dict[str, tuple[Inventory, NodeConfig, Hardware]] = {}
+        self._hardware: dict[str, tuple[Filed, NodeConfig, Hardware]] = {}
         self._dirty: dict[str, None] = {}
 
     # What the API says.
@@ -70,6 +72,7 @@ class Mirror:
         """Take one event in; False when it said nothing new."""
         match event:
             case PodSeen(pod):
+                self.unwatched.pop(pod.uid, None)
                 return self._put_pod(pod)
             case PodGone(uid):
                 return self._drop_pod(uid)
@@ -82,11 +85,11 @@ class Mirror:
             case NodeGone(name, uid):
                 return self._drop_node(name, uid)
             case InventorySeen(inventory):
-                self.inventories[inventory.node] = inventory
+                self.inventories.put(inventory)
                 self.mark(inventory.node)
                 return True
             case InventoryGone(node):
-                self.inventories.pop(node, None)
+                self.inventories.drop(node)
                 self._hardware.pop(node, None)
                 self.mark(node)
                 return True
@@ -103,6 +106,12 @@ class Mirror:
             case Dropped(kind, name, why):
                 return kind is Kind.LEDGERS and self._distrust(name, why)
 
+    def read(self, pod: PodFacts) -> None:
+        """A pod as a read or the answer to a write shows it."""
+        if pod.uid not in self.pods and not self.pod_is_gone(pod.uid):
+            self.unwatched[pod.uid] = None
+        self._put_pod(pod)
+
     def bound_here(self, uid: str, node: str) -> None:
         """The API accepted a Binding; the watch will say so later, under a newer version."""
         pod = self.pods.get(uid)
@@ -111,6 +120,7 @@ class Mirror:
 
     def forget(self, uid: str) -> None:
         """Drop a pod of which nothing more will be heard."""
+        self.unwatched.pop(uid, None)
         pod = self.pods.pop(uid, None)
         if pod is not None:
             _remove(self._on_node, pod.node, pod.uid)
@@ -267,14 +277,17 @@ class Mirror:
 
     def _hardware_of(self, node: str) -> Hardware | None:
         """Made anew only when the inventory or the node's configuration is another one: it is the costly part."""
-        inventory, config = self.inventories.get(node), self.config(node)
-        if inventory is None:
+        filed, config = self.inventories.filed(node), self.config(node)
+        if filed is None:
             return None
         made = self._hardware.get(node)
-        if made is None or made[0] is not inventory or made[1] != config:
-            same = made is not None and made[0] is inventory and made[1].partitions == config.partitions
+        if made is None or made[0] is not filed or made[1] != config:
+            same = made is not None and made[0] is filed and made[1].partitions == config.partitions
             like = made[2] if made and same else None
-            made = self._hardware[node] = (inventory, config, hardware_of(inventory, config, like))
+            inventory = self.inventories.get(node)
+            if inventory is None:
+                return None
+            made = self._hardware[node] = (filed, config, hardware_of(inventory, config, like))
         return made[2]
 
 

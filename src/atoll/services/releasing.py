@@ -21,6 +21,8 @@ from atoll.services.mirror import Mirror, is_newer
 
 REST_S = 1.0
 """After a pod could not be read or rewritten."""
+VERIFY_AFTER_S = 10.0
+"""A watch that lags behind a read for so long has dropped."""
 
 
 @dataclass(slots=True)
@@ -37,6 +39,7 @@ class Releaser:
         self._leaving: dict[tuple[str, str], None] = {}
         self._rewrites: dict[str, _Asked] = {}  # UID
         self._reads: dict[str, _Asked] = {}  # UID
+        self._verify_at: dict[str, float] = {}  # UID
         self._marks = 0
         self.leading = False
 
@@ -103,12 +106,24 @@ class Releaser:
 
     def tick(self, now: float) -> list[str]:
         """Forget what has rested, so that it is asked again where the need is still there; returns nodes to sweep."""
+        self._verify(now)
         nodes: list[str] = []
         for asked in (self._reads, self._rewrites):
             for uid in [uid for uid, one in asked.items() if one.rest_until is not None and one.rest_until <= now]:
                 del asked[uid]
                 nodes += self._mirror.granted_nodes(uid)
         return nodes
+
+    def _verify(self, now: float) -> None:
+        """Read pods again that no watch has shown: one that is gone before the watch lists anew would never be said to
+        be gone, and hold its GPUs for ever."""
+        self._verify_at = {uid: self._verify_at.get(uid, now + VERIFY_AFTER_S) for uid in self._mirror.unwatched}
+        for uid, due in self._verify_at.items():
+            if due <= now and uid not in self._reads:
+                pod = self._mirror.pods[uid]
+                self._verify_at[uid] = now + VERIFY_AFTER_S
+                self._reads[uid] = _Asked()
+                self._outbox.append(ReadPod(uid, pod.namespace, pod.name))
 
     def mark(self, pod: PodFacts) -> str:
         """A value that no earlier rewrite of the pod had, in this life or in one before."""

@@ -25,6 +25,7 @@ from atoll.core.events import (
     LedgerUnknown,
     LedgerWritten,
     PodGone,
+    PodRead,
     PodRewritten,
     PodSeen,
     PodWriteFailed,
@@ -163,8 +164,19 @@ class Scheduling:
 
     def _take(self, event: Event, now: float) -> None:
         match event:
-            case PodSeen(pod) | PodRewritten(pod):
-                self._take_pod(pod, now, written=isinstance(event, PodRewritten))
+            case PodSeen(pod):
+                self._mirror.apply(event)
+                self._take_pod(pod)
+            case PodRead(pod):
+                self._mirror.read(pod)
+                self._take_pod(pod)
+            case PodRewritten(pod):
+                self._mirror.read(pod)
+                self._releaser.rewritten(pod.uid)
+                self._waiting.written(pod.uid, now)
+                for node in self._mirror.granted_nodes(pod.uid):
+                    self._pump(node)
+                self._take_pod(pod)
             case PodGone(uid):
                 self._mirror.apply(event)
                 self._releaser.gone(uid)
@@ -198,14 +210,8 @@ class Scheduling:
             case _:
                 self._take_other(event, now)
 
-    def _take_pod(self, pod: PodFacts, now: float, *, written: bool) -> None:
-        self._mirror.apply(PodSeen(pod))
+    def _take_pod(self, pod: PodFacts) -> None:
         self._releaser.seen(pod.uid)
-        if written:
-            self._releaser.rewritten(pod.uid)
-            self._waiting.written(pod.uid, now)
-            for node in self._mirror.granted_nodes(pod.uid):
-                self._pump(node)
         known = self._mirror.pods.get(pod.uid)
         if known is not None:
             self._waiting.seen(known)

@@ -26,6 +26,7 @@ from atoll.core.events import (
     NodeSeen,
     Outcome,
     PodGone,
+    PodRead,
     PodRewritten,
     PodSeen,
     Seen,
@@ -116,7 +117,7 @@ class FakeCluster:
             case PostBinding(node, grant):
                 return self._bind(node, grant)
             case ReadPod(uid):
-                return PodSeen(self.pods[uid]) if uid in self.pods else PodGone(uid)
+                return PodRead(self.pods[uid]) if uid in self.pods else PodGone(uid)
             case RewritePod(uid):
                 return self._rewrite(uid, effect.mark)
             case SetPlaced(uid):

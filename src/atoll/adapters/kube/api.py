@@ -28,8 +28,8 @@ from atoll.core.events import (
     LedgerWritten,
     Outcome,
     PodGone,
+    PodRead,
     PodRewritten,
-    PodSeen,
     PodWriteFailed,
     ReadFailed,
     WatchEvent,
@@ -140,7 +140,7 @@ class KubeClusterApi:
         found = self._pod_of(answer)
         if isinstance(found, str):
             return PodWriteFailed(uid, found)
-        return PodSeen(found) if found.uid == uid else PodGone(uid)
+        return PodRead(found) if found.uid == uid else PodGone(uid)
 
     async def _patch_pod(self, pod: RewritePod | SetPlaced, path: str, patch: bytes, content_type: str) -> Outcome:
         try:

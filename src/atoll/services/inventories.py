@@ -1,0 +1,57 @@
+"""Inventories of many nodes in little memory: what nodes of one model say alike is kept once, per node its UUIDs.
+
+A cluster has a handful of models and up to a hundred thousand nodes; as whole values their inventories would be the
+largest part of the service's memory.
+"""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from atoll.core.facts import Inventory, Source
+from atoll.core.topology import NodeTopology
+
+MODELS_MAX = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Filed:
+    """One inventory as it is kept. `model` is its topology without UUIDs, one object for all that are equal."""
+
+    node_uid: str
+    source: Source
+    model: NodeTopology
+    uuids: tuple[str | None, ...]
+
+
+class Inventories:
+    """The last inventory of each node."""
+
+    def __init__(self) -> None:
+        self._filed: dict[str, Filed] = {}
+
+    def put(self, inventory: Inventory) -> None:
+        devices = inventory.topology.devices
+        model = inventory.topology.with_devices(tuple(replace(device, uuid=None) for device in devices))
+        uuids = tuple(device.uuid for device in devices)
+        self._filed[inventory.node] = Filed(inventory.node_uid, inventory.source, _shared(model), uuids)
+
+    def drop(self, node: str) -> None:
+        self._filed.pop(node, None)
+
+    def filed(self, node: str) -> Filed | None:
+        """What is kept; another object after each `put`, so that its identity says whether something is new."""
+        return self._filed.get(node)
+
+    def get(self, node: str) -> Inventory | None:
+        """The inventory as it was put."""
+        filed = self._filed.get(node)
+        if filed is None:
+            return None
+        named = zip(filed.model.devices, filed.uuids, strict=True)
+        devices = tuple(replace(device, uuid=uuid) for device, uuid in named)
+        return Inventory(node, filed.node_uid, filed.source, filed.model.with_devices(devices))
+
+
+@lru_cache(maxsize=MODELS_MAX)
+def _shared(model: NodeTopology) -> NodeTopology:
+    return model
