@@ -21,7 +21,7 @@ def snapshot_json(mirror: Mirror, nodes_max: int = NODES_MAX, waiting_max: int =
             "v": 1,
             "version": mirror.fleet.version,
             "nodes": [mirror.nodes[name] for name in names],
-            "inventories": [mirror.inventories[name] for name in names if name in mirror.inventories],
+            "inventories": [found for name in names if (found := mirror.inventories.get(name)) is not None],
             "configs": [mirror.configs[name] for name in sorted(mirror.configs)],
             "ledgers": [mirror.record(name) for name in names],
             "pods": [pod for pod in by_age if pod.node in chosen],

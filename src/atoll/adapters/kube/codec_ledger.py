@@ -7,6 +7,8 @@ and the wire's bounds hold in both directions.
 """
 
 import hashlib
+from dataclasses import replace
+from sys import intern
 from typing import Any
 
 import msgspec
@@ -38,12 +40,18 @@ def record_of(ledger: wire.RawLedger) -> LedgerRecord:
         why = f"digest {quoted(spec.digest)} does not fit the grants: edited by hand, or not written by Atoll"
         return LedgerRecord(node, version, unreadable=why)
     try:
-        grants = tuple(
-            msgspec.convert(_grant.decode(entry.record), Grant, from_attributes=True) for entry in spec.grants
-        )
+        grants = tuple(_grant_of(entry) for entry in spec.grants)
     except msgspec.DecodeError as error:
         return LedgerRecord(node, version, unreadable=f"not a grant: {error}"[:WHY_MAX])
     return LedgerRecord(node, version, spec.node_uid, grants)
+
+
+def _grant_of(entry: wire.GrantEntry) -> Grant:
+    """The grant; words that thousands of grants have in common are one object in all of them."""
+    grant = msgspec.convert(_grant.decode(entry.record), Grant, from_attributes=True)
+    owner = replace(grant.owner, kind=intern(grant.owner.kind), namespace=intern(grant.owner.namespace))
+    containers = tuple(replace(container, name=intern(container.name)) for container in grant.containers)
+    return replace(grant, owner=owner, containers=containers, domains=tuple(map(intern, grant.domains)))
 
 
 def ledger_json(record: LedgerRecord) -> bytes:
