@@ -108,10 +108,19 @@ def test_the_roles_name_the_given_account_and_namespace_and_no_wildcard():
     assert "*" not in yaml.safe_dump(objects).replace("'*'", "*").split()
 
 
+def test_a_role_for_publishers_is_printed_and_bound_to_nobody():
+    objects = printed("rbac")
+
+    (publisher,) = (each for each in objects if each["metadata"]["name"] == "atoll-publisher")
+    assert publisher["rules"] == manifests.publisher_rules()
+    assert all(each.get("roleRef", {}).get("name") != "atoll-publisher" for each in objects)
+
+
 def test_the_scheduler_configuration_is_one_document_whose_first_profile_is_ours():
     (config,) = printed("scheduler-config", "--extender-url", "https://10.0.0.1:8443/", "--cert-dir", "/etc/atoll/")
 
     assert config["kind"] == "KubeSchedulerConfiguration"
+    assert config["clientConnection"] == {"qps": 500, "burst": 1000}
     assert config["profiles"] == [{"schedulerName": "atoll-scheduler", "percentageOfNodesToScore": 100}]
     (extender,) = config["extenders"]
     assert extender["urlPrefix"] == "https://10.0.0.1:8443"

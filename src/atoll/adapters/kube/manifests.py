@@ -31,7 +31,7 @@ def crds() -> list[Manifest]:
 
 
 def rbac(namespace: str = NAMESPACE, service_account: str = SERVICE_ACCOUNT) -> list[Manifest]:
-    """The service account of `atoll serve` and exactly what it may do."""
+    """The service account of `atoll serve` and exactly what it may do; a role for publishers, bound to nobody."""
     scheduler = {"kind": "User", "name": "system:kube-scheduler", "apiGroup": _RBAC}
     subject = {"kind": "ServiceAccount", "name": service_account, "namespace": namespace}
     return [
@@ -43,6 +43,7 @@ def rbac(namespace: str = NAMESPACE, service_account: str = SERVICE_ACCOUNT) -> 
         # The second kube-scheduler elects under its own Lease, which the stock role of schedulers does not name.
         _role("Role", SCHEDULER_NAME, [_leases(["get", "update"], SCHEDULER_NAME)], NAMESPACE),
         _binding("Role", SCHEDULER_NAME, [scheduler], NAMESPACE),
+        _role("ClusterRole", "atoll-publisher", publisher_rules()),
     ]
 
 
@@ -107,6 +108,8 @@ def scheduler_config(
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
+        # The default, 50 and 100, would cap throughput below what one scheduler can do (docs/adr/0002).
+        "clientConnection": {"qps": 500, "burst": 1000},
         # A Lease of its own: with the default name it would wait for ever behind the cluster's own kube-scheduler.
         "leaderElection": {"leaderElect": True, "resourceNamespace": NAMESPACE, "resourceName": scheduler_name},
         "profiles": [{"schedulerName": scheduler_name, "percentageOfNodesToScore": 100}],
