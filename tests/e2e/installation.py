@@ -101,6 +101,16 @@ class Installation:
         """Whether a replica's /readyz says so; it needs no client certificate."""
         return _status(f"https://{LOOPBACK}:{port or self.port}/readyz", self.certificates / "ca.crt") == "200"
 
+    def metrics(self) -> str:
+        """The service's /metrics, asked for with the scheduler's certificate."""
+        context = ssl.create_default_context(cafile=str(self.certificates / "ca.crt"))
+        pair = (self.certificates / f"scheduler-client.{end}" for end in ("crt", "key"))
+        context.load_cert_chain(*pair)
+        connection = http.client.HTTPSConnection(LOOPBACK, self.port, timeout=5, context=context)
+        with contextlib.closing(connection):
+            connection.request("GET", "/metrics")
+            return connection.getresponse().read().decode()
+
     # Nodes.
 
     def box(
