@@ -12,8 +12,8 @@ ISLANDS_SHOWN = 8
 GROUPS_SHOWN = 4
 NAMES_SHOWN = 3
 
-BETTER_ELSEWHERE = "a better island exists elsewhere"
-"""Why a node that fits is not offered."""
+BETTER_ELSEWHERE = "better elsewhere"
+"""Why a node that fits is not offered. Short, because the answer for 5,000 nodes says it thousands of times."""
 
 UNKNOWN_NODE = "Atoll does not know this node"
 
