@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.holding_proxy import HoldingProxy
-from tests.e2e.installation import KINDS, Box, Installation
+from tests.e2e.installation import KINDS, Box, Installation, placed
 from tests.realkube import fleet
 from tests.realkube.api import ApiError, wait_until
 from tests.realkube.harness import free_port
@@ -128,7 +128,13 @@ def drive_until_death(cluster: Installation, doomed: Piece, boxes: list[Box], hi
     def dead_or(reached: bool) -> bool:
         return not doomed.running or reached
 
-    wait_until(lambda: dead_or(len(bound_of_five(cluster)) == 4), "the load to stand", 20)
+    def told_to_wait() -> bool:
+        pod = cluster.api.find(f"{fleet.pods_in()}/hidden")
+        return pod is not None and bool(placed(pod))
+
+    wait_until(lambda: dead_or(len(bound_of_five(cluster)) == 4), "the load to stand", 30)
+    # The scheduler may still be backing off from the time when nobody answered; until it asks, nothing is refused.
+    wait_until(lambda: dead_or(told_to_wait()), "the pod of the unpublished box to be refused", 30)
     if doomed.running:
         fleet.remove(cluster.api, bound_of_five(cluster)[0])
         wait_until(lambda: dead_or(len(bound_of_five(cluster)) == 4), "the released island to be taken", 20)
