@@ -22,6 +22,12 @@ class Filed:
     model: NodeTopology
     uuids: tuple[str | None, ...]
 
+    def inventory(self, node: str) -> Inventory:
+        """As it was put."""
+        named = zip(self.model.devices, self.uuids, strict=True)
+        devices = tuple(replace(device, uuid=uuid) for device, uuid in named)
+        return Inventory(node, self.node_uid, self.source, self.model.with_devices(devices))
+
 
 class Inventories:
     """The last inventory of each node."""
@@ -43,13 +49,8 @@ class Inventories:
         return self._filed.get(node)
 
     def get(self, node: str) -> Inventory | None:
-        """The inventory as it was put."""
         filed = self._filed.get(node)
-        if filed is None:
-            return None
-        named = zip(filed.model.devices, filed.uuids, strict=True)
-        devices = tuple(replace(device, uuid=uuid) for device, uuid in named)
-        return Inventory(node, filed.node_uid, filed.source, filed.model.with_devices(devices))
+        return None if filed is None else filed.inventory(node)
 
 
 @lru_cache(maxsize=MODELS_MAX)

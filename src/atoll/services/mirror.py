@@ -284,10 +284,7 @@ class Mirror:
         if made is None or made[0] is not filed or made[1] != config:
             same = made is not None and made[0] is filed and made[1].partitions == config.partitions
             like = made[2] if made and same else None
-            inventory = self.inventories.get(node)
-            if inventory is None:
-                return None
-            made = self._hardware[node] = (filed, config, hardware_of(inventory, config, like))
+            made = self._hardware[node] = (filed, config, hardware_of(filed.inventory(node), config, like))
         return made[2]
 
 
