@@ -3,8 +3,8 @@
 import pytest
 
 from atoll.adapters.catalogue import load, names
-from atoll.adapters.dumps import DumpFile, read_topology
-from atoll.adapters.machine_file import render_machine
+from atoll.adapters.formats.machine_file import render_machine
+from atoll.adapters.formats.read import DumpFile, read_topology
 from atoll.core.errors import AtollError, DumpError
 
 HEAD = "apiVersion: atoll.dev/v1alpha1\nkind: Machine\nname: m\n"

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from atoll.adapters.dumps import DumpFile, read_topology
-from atoll.adapters.machine_file import render_machine
-from atoll.adapters.nvidia_smi.render import render_list, render_matrix
+from atoll.adapters.formats.machine_file import render_machine
+from atoll.adapters.formats.nvidia_smi.render import render_list, render_matrix
+from atoll.adapters.formats.read import DumpFile, read_topology
 from atoll.core.errors import DumpError
 from atoll.core.topology import Device, Nic, NodeTopology, PairLink, PcieLink
 

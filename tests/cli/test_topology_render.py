@@ -4,7 +4,7 @@ import pytest
 from typer import BadParameter
 
 from atoll.adapters.catalogue import load
-from atoll.adapters.dumps import DumpFile, read_topology
+from atoll.adapters.formats.read import DumpFile, read_topology
 from atoll.cli.topology.render import Printed, rendered, topology_render
 from atoll.core.errors import AtollError
 from atoll.core.topology import Device, NodeTopology, PairLink, PcieLink

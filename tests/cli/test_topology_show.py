@@ -10,7 +10,7 @@ import yaml
 from rich.console import Console
 
 from atoll.adapters.catalogue import load
-from atoll.adapters.nvidia_smi.render import render_matrix
+from atoll.adapters.formats.nvidia_smi.render import render_matrix
 from atoll.cli.app import main
 from atoll.cli.topology.show import Output, show
 

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from atoll.adapters.catalogue import load
-from atoll.adapters.nvidia_smi.render import render_list, render_matrix
+from atoll.adapters.formats.nvidia_smi.render import render_list, render_matrix
 from atoll.core.gpuset import positions
 from atoll.core.id_list import id_mask
 from atoll.core.topology import Device, NodeTopology

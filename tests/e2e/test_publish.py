@@ -7,11 +7,11 @@ import msgspec
 import pytest
 
 from atoll.adapters.catalogue import load
-from atoll.adapters.dumps import DumpFile, read_topology
+from atoll.adapters.formats.nvidia_smi.render import render_list, render_matrix
+from atoll.adapters.formats.read import DumpFile, read_topology
 from atoll.adapters.kube import manifests, names
 from atoll.adapters.kube.codec_inventory import inventory_of
 from atoll.adapters.kube.wire_atoll import GpuNode
-from atoll.adapters.nvidia_smi.render import render_list, render_matrix
 from atoll.cli.topology.publish import topology_publish
 from atoll.core.errors import AtollError
 from atoll.core.facts import Inventory, Source

@@ -9,8 +9,8 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 
 from atoll.adapters.catalogue import load, names
-from atoll.adapters.dumps import DumpFile, read_topology
-from atoll.adapters.nvidia_smi.render import render_list, render_matrix
+from atoll.adapters.formats.nvidia_smi.render import render_list, render_matrix
+from atoll.adapters.formats.read import DumpFile, read_topology
 from atoll.core.errors import DumpError
 from tests.data import data_folder
 from tests.fuzz.mutations import mutant

@@ -9,8 +9,8 @@ from functools import cache
 from hashlib import blake2b
 from importlib.resources import files
 
-from atoll.adapters.dump_text import DumpFile
-from atoll.adapters.dumps import read_topology
+from atoll.adapters.formats.read import read_topology
+from atoll.adapters.formats.text import DumpFile
 from atoll.core.errors import AtollError, quoted
 from atoll.core.topology import NodeTopology
 

@@ -28,12 +28,26 @@ PCIE_RANK: dict[PcieLink, int] = {
 """Larger is nearer. NVLink ranks above every PCIe class: 5 + number of links."""
 
 
+class LinkKind(StrEnum):
+    """What joins two GPUs directly, in the token of the vendor's tool. Scope `NVLink` means any of them."""
+
+    NVLINK = "NV"
+    XGMI = "XGMI"  # AMD
+    HCCS = "HCCS"  # Huawei Ascend
+    UB = "UB"  # Huawei Ascend, inside a two-chip card
+    METAXLINK = "MX"
+
+
 @dataclass(frozen=True, slots=True)
 class PairLink:
-    """What is known of one pair of GPUs. `topo -m` hides `pcie` behind NV#, `topo -mp` hides `nvlinks`."""
+    """What is known of one pair of GPUs. `topo -m` hides `pcie` behind NV#, `topo -mp` hides `nvlinks`.
+
+    `nvlinks` counts direct links of whatever kind; where a tool says only that there are some, it is 1.
+    """
 
     pcie: PcieLink | None = None
     nvlinks: int | None = None  # 0 = surely none, None = unknown
+    kind: LinkKind = LinkKind.NVLINK
 
     @property
     def rank(self) -> int:
@@ -44,7 +58,7 @@ class PairLink:
 
     def __str__(self) -> str:
         if self.nvlinks:
-            return f"NV{self.nvlinks}"
+            return f"NV{self.nvlinks}" if self.kind == LinkKind.NVLINK else str(self.kind)
         return str(self.pcie) if self.pcie else "unknown"
 
 

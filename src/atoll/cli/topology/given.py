@@ -7,8 +7,8 @@ from pathlib import Path
 import typer
 
 from atoll.adapters import catalogue
-from atoll.adapters.dump_text import DUMP_BYTES_MAX
-from atoll.adapters.dumps import DumpFile, read_topology
+from atoll.adapters.formats.read import DumpFile, read_topology
+from atoll.adapters.formats.text import DUMP_BYTES_MAX
 from atoll.core.errors import DumpError, quoted
 from atoll.core.topology import NodeTopology
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from atoll.adapters.dumps import read_topology
+from atoll.adapters.formats.read import read_topology
 from atoll.cli.options import GpuResource, Kubeconfig, object_name, resources_of
 from atoll.cli.topology.given import FILES_HELP, read_files
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from atoll.adapters.nvidia_smi.render import render_list, render_matrix
+from atoll.adapters.formats.nvidia_smi.render import render_list, render_matrix
 from atoll.cli.topology.given import topology_from
 from atoll.core.errors import AtollError
 from atoll.core.topology import NodeTopology

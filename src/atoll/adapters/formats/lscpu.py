@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from atoll.adapters.dump_text import DumpText
+from atoll.adapters.formats.text import DumpText
 from atoll.core.errors import quoted
 from atoll.core.gpuset import positions
 from atoll.core.id_list import ID_MAX, id_mask

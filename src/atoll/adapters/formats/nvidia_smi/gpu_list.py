@@ -3,9 +3,9 @@
 import re
 from dataclasses import dataclass
 
-from atoll.adapters.dump_text import DumpText
-from atoll.adapters.nvidia_smi.header import GPUS_MAX
-from atoll.adapters.nvidia_smi.tokens import LINE_PREFIX
+from atoll.adapters.formats.nvidia_smi.header import GPUS_MAX
+from atoll.adapters.formats.nvidia_smi.tokens import LINE_PREFIX
+from atoll.adapters.formats.text import DumpText
 from atoll.core.errors import quoted
 
 EXPECTED = "GPU <index>: <model> (UUID: GPU-<hex>)"

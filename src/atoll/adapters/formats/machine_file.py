@@ -24,10 +24,10 @@ from typing import Any
 
 import yaml
 
-from atoll.adapters.dump_text import DumpText
-from atoll.adapters.nvidia_smi.header import GPUS_MAX, NICS_MAX
-from atoll.adapters.nvidia_smi.tokens import PCIE, SELF
-from atoll.adapters.yaml_fields import Fields, compose
+from atoll.adapters.formats.nvidia_smi.header import GPUS_MAX, NICS_MAX
+from atoll.adapters.formats.nvidia_smi.tokens import PCIE, SELF
+from atoll.adapters.formats.text import DumpText
+from atoll.adapters.formats.yaml_fields import Fields, compose
 from atoll.core.errors import quoted
 from atoll.core.id_list import ID_MAX, single_id
 from atoll.core.topology import Device, Health, Nic, NodeTopology, PairLink

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from itertools import combinations
 from typing import TypeVar
 
-from atoll.adapters.lscpu import Sockets, missing_place, socket_of
+from atoll.adapters.formats.lscpu import Sockets, missing_place, socket_of
 from atoll.core.errors import DumpError
 from atoll.core.id_list import id_mask
 from atoll.core.topology import Device, Health, Nic, NodeTopology, PairLink

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import yaml
 
-from atoll.adapters.dump_text import DumpText
+from atoll.adapters.formats.text import DumpText
 from atoll.core.errors import DumpError, quoted
 
 DEPTH_MAX = 8

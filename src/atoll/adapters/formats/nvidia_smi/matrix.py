@@ -9,11 +9,11 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from atoll.adapters.dump_text import DumpText
-from atoll.adapters.nvidia_smi.affinity import tail_cells
-from atoll.adapters.nvidia_smi.header import Header, Tail, starts_header, starts_row
-from atoll.adapters.nvidia_smi.rows import Body, Row, check_rows, read_body, read_rows
-from atoll.adapters.nvidia_smi.tokens import GPU_LABEL, NVLINKS, PCIE, words
+from atoll.adapters.formats.nvidia_smi.affinity import tail_cells
+from atoll.adapters.formats.nvidia_smi.header import Header, Tail, starts_header, starts_row
+from atoll.adapters.formats.nvidia_smi.rows import Body, Row, check_rows, read_body, read_rows
+from atoll.adapters.formats.nvidia_smi.tokens import GPU_LABEL, NVLINKS, PCIE, words
+from atoll.adapters.formats.text import DumpText
 from atoll.core.errors import quoted
 from atoll.core.id_list import single_id
 from atoll.core.topology import Device, Nic, NodeTopology, PairLink

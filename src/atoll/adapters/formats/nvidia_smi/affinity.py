@@ -5,9 +5,9 @@ local CPU is allowed (a job's cpuset). Tabs and table bars still show an empty c
 only the distance to the last link cell does.
 """
 
-from atoll.adapters.nvidia_smi.header import Header, Tail
-from atoll.adapters.nvidia_smi.rows import Body, Row
-from atoll.adapters.nvidia_smi.tokens import words
+from atoll.adapters.formats.nvidia_smi.header import Header, Tail
+from atoll.adapters.formats.nvidia_smi.rows import Body, Row
+from atoll.adapters.formats.nvidia_smi.tokens import words
 from atoll.core.errors import quoted
 from atoll.core.id_list import id_mask
 

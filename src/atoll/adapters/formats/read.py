@@ -5,15 +5,15 @@ Nothing is guessed. What cannot be trusted is refused with file, line, column an
 
 from collections.abc import Sequence
 
-from atoll.adapters.combine import Source, combine, with_sockets
-from atoll.adapters.dump_text import DumpFile, DumpText, decode
-from atoll.adapters.lscpu import Sockets, is_lscpu, parse_lscpu
-from atoll.adapters.machine_file import is_machine_file, parse_machine
-from atoll.adapters.nvidia_smi.failures import find_failure
-from atoll.adapters.nvidia_smi.gpu_list import lists_gpus, parse_gpu_list
-from atoll.adapters.nvidia_smi.header import find_header, starts_row
-from atoll.adapters.nvidia_smi.matrix import parse_matrix
-from atoll.adapters.nvidia_smi.tokens import words
+from atoll.adapters.formats.combine import Source, combine, with_sockets
+from atoll.adapters.formats.lscpu import Sockets, is_lscpu, parse_lscpu
+from atoll.adapters.formats.machine_file import is_machine_file, parse_machine
+from atoll.adapters.formats.nvidia_smi.failures import find_failure
+from atoll.adapters.formats.nvidia_smi.gpu_list import lists_gpus, parse_gpu_list
+from atoll.adapters.formats.nvidia_smi.header import find_header, starts_row
+from atoll.adapters.formats.nvidia_smi.matrix import parse_matrix
+from atoll.adapters.formats.nvidia_smi.tokens import words
+from atoll.adapters.formats.text import DumpFile, DumpText, decode
 from atoll.core.errors import DumpError
 from atoll.core.topology import Device, NodeTopology, PairLink
 
