@@ -17,14 +17,25 @@ KIND = "AuditReport"
 
 def document_of(report: Report) -> dict[str, Any]:
     """Every field of the report."""
-    return {"apiVersion": API_VERSION, "kind": KIND, **_plain(report)}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        **{key: _plain(getattr(report, name)) for name, key in _keys(Report)},
+    }
 
 
-def _plain(value: Any) -> Any:
+_NAMED = {"settings", "facts", "domains", "refused"}
+"""Fields that are tuples of (name, value) and print as an object."""
+
+
+def _plain(value: object) -> object:
     if isinstance(value, Enum):
         return value.value
     if is_dataclass(value) and not isinstance(value, type):
-        return {key: _plain(getattr(value, name)) for name, key in _keys(type(value))}
+        return {
+            key: _plain(dict(getattr(value, name)) if name in _NAMED else getattr(value, name))
+            for name, key in _keys(type(value))
+        }
     if isinstance(value, Mapping):
         return {str(key): _plain(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):

@@ -93,7 +93,7 @@ class HolderView:
     Attributes:
         pod: namespace/name, or "pod UID …" where a checkpoint knows no more.
         gpus: positions, empty where only the count is known.
-        container of the split: `spans` is the scope of the narrowest domain around its GPUs, e.g. NUMANode or Node.
+        spans: the scope of the narrowest domain around its GPUs, e.g. NUMANode or Node.
         split: it holds GPUs of several islands although one island could hold as many.
         worst_link: of any pair it holds, "" if unknown or single.
         since: RFC 3339 of its start. source: where the assignment was read.
@@ -112,6 +112,15 @@ class HolderView:
 
 
 @dataclass(frozen=True, slots=True)
+class SlotsView:
+    """How many pods of `gpus` GPUs fit whole at once: if the node were empty, and now (None = unknown)."""
+
+    gpus: int
+    empty: int
+    now: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class SourceView:
     """A file or object and what it is."""
 
@@ -120,14 +129,13 @@ class SourceView:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeView:
+class AuditedNode:
     """Topology and occupancy of one node.
 
     Attributes:
         model: the GPU model, or several joined by " + "; "" unknown.
         islands_by: the scope that islands are drawn by, e.g. NUMANode.
         free: surely free GPUs; None where nothing is known of who holds what. hidden: taken, nobody knows which.
-        slots: (k, slots if the node were empty, slots now or None): how many pods of k GPUs fit whole at once.
         links: one line on NVLink and PCIe.
         domains: (scope, the sets in words, e.g. "{0-3} {4-7}").
         unknown: sentences. disagreements and remarks: sentences with their source.
@@ -141,7 +149,7 @@ class NodeView:
     free: int | None
     hidden: int = 0
     holders: tuple[HolderView, ...] = ()
-    slots: tuple[tuple[int, int, int | None], ...] = ()
+    slots: tuple[SlotsView, ...] = ()
     links: str = ""
     domains: tuple[tuple[str, str], ...] = ()
     sources: tuple[SourceView, ...] = ()
@@ -235,7 +243,7 @@ class Report:
     totals: Totals
     points: tuple[Point, ...]
     findings: tuple[Finding, ...]
-    nodes: tuple[NodeView, ...]
+    nodes: tuple[AuditedNode, ...]
     components: tuple[Component, ...]
     defects: tuple[DefectView, ...]
     abilities: tuple[Ability, ...]
