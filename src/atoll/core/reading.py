@@ -64,6 +64,7 @@ class Remark:
     Codes: IncompleteInventory (a count says more than is listed), MaskedUUID, RepeatedUUID, MalformedUUID,
     NotSupported (the tool answered that it cannot tell), BrokenTable, Truncated, SharedAddress (several GPUs at one
     PCI address), DuplicateDevice (one physical GPU published twice), Inconsistent (a source contradicts itself),
+    Unmatched (its GPUs are not those of the other sources), MatchedByOrder, AmbiguousFile (it fits several nodes),
     UnreadableAnnotation, UnknownDevice, RewrittenIds (ids that are not the GPU that is visible), Scaled, OfflineCPU.
     """
 
@@ -114,6 +115,7 @@ class SeenGpu:
     socket: int | None = None
     pcie_root: str | None = None
     pcie_path: tuple[str, ...] | None = None
+    pcie_switch: str | None = None  # as a machine file names it; from a path it is derived
     model: str | None = None
     memory_mib: int | None = None
     mig: str | None = None  # the mode as printed: Enabled, Disabled, N/A
