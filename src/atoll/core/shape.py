@@ -79,7 +79,7 @@ def shape_of(topology: NodeTopology, partitions: Iterable[NamedPartition] = ()) 
 
     A partition keeps those of its GPUs that this node has; one without any is another node's and left out.
     """
-    topology = _canonical(topology)
+    topology = canonical(topology)
     uuids = tuple(device.uuid for device in topology.devices)
     position = {uuid: n for n, uuid in enumerate(uuids) if uuid is not None}
     declared = ((p.name, mask_of({position[uuid] for uuid in p.uuids if uuid in position})) for p in partitions)
@@ -121,8 +121,8 @@ def _shared(shape: Shape) -> Shape:
     return shape
 
 
-def _canonical(topology: NodeTopology) -> NodeTopology:
-    """The same node with its devices in canonical order."""
+def canonical(topology: NodeTopology) -> NodeTopology:
+    """The same node with its devices in the order of a shape: by PCI address, or by index where one is missing."""
     devices = topology.devices
     addresses = [device.pci_address for device in devices]
     if None in addresses or len(set(addresses)) < len(addresses):

@@ -1,0 +1,121 @@
+"""How whole the islands are: per node the intact slots by size, per pod whether it is split, and what a wish would get.
+
+The answers come from the decision core itself: a size fits where `assess` grants it under Restricted with the default
+list of scopes.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from atoll.core.assess import assess
+from atoll.core.audit.occupancy import Held, Occupancy
+from atoll.core.audit.report import SizeView, SlotsView
+from atoll.core.decide import decide
+from atoll.core.fleet import Fleet
+from atoll.core.geometry import geometry_of
+from atoll.core.gpuset import positions
+from atoll.core.reasons import Code
+from atoll.core.request import ContainerAsk, GpuRequest, Policy
+from atoll.core.rule import Rule, rule_for
+from atoll.core.scope import DEFAULT_SCOPES, Scope
+from atoll.core.shape import Shape
+from atoll.core.verdict import Fit, Placement, Refusal, Verdict
+
+USUAL_SIZES = (1, 2, 4, 8, 16)
+BROKEN = frozenset({Code.FRAGMENTED, Code.TOPOLOGY_UNKNOWN})
+"""Codes of a node that has enough free GPUs and no domain that surely holds them."""
+
+
+def wish(gpus: int) -> GpuRequest:
+    """A pod of one container that asks for whole GPUs of one domain."""
+    return GpuRequest((ContainerAsk("", gpus),), Policy.RESTRICTED, DEFAULT_SCOPES)
+
+
+def rule_of(shape: Shape, gpus: int) -> Rule:
+    return rule_for(shape, gpus, DEFAULT_SCOPES, None)
+
+
+def sizes_of(occupancies: Iterable[Occupancy], asked: Iterable[int]) -> tuple[int, ...]:
+    """The usual sizes that some node could hold, and those that pods ask for."""
+    largest = max((occupancy.state.count for occupancy in occupancies), default=0)
+    return tuple(sorted({size for size in (*USUAL_SIZES, *asked) if 0 < size <= largest}))
+
+
+def slots_of(occupancy: Occupancy, sizes: Iterable[int]) -> tuple[SlotsView, ...]:
+    """How many pods of each size fit whole at once on the node, empty and now."""
+    shape = occupancy.shape
+    if shape is None:
+        return ()
+    state, told = occupancy.state, occupancy.told
+    usable = shape.everything & ~state.out
+    return tuple(
+        SlotsView(size, slots(shape, usable, size), slots(shape, state.surely_free, size) if told else None)
+        for size in sizes
+        if size <= shape.count
+    )
+
+
+@lru_cache(maxsize=16_384)
+def slots(shape: Shape, free: int, size: int) -> int:
+    """Disjoint sets of `size` that are right in every possible topology; regions of the chain never overlap."""
+    rule = rule_of(shape, size)
+    return sum((region & free).bit_count() // size for region in rule.regions) if rule.regions_suffice else 0
+
+
+def sizes_view(occupancies: Sequence[Occupancy], sizes: Sequence[int]) -> tuple[SizeView, ...]:
+    """What a pod of each size would get now, over the nodes of which anything is told."""
+    told = [occupancy for occupancy in occupancies if occupancy.told]
+    fleet = Fleet()
+    for occupancy in told:
+        fleet.put(occupancy.view)
+    return tuple(_size_view(occupancies, told, fleet, size) for size in sizes)
+
+
+def _size_view(all_nodes: Sequence[Occupancy], told: Sequence[Occupancy], fleet: Fleet, size: int) -> SizeView:
+    fits, refused, broken = 0, dict[str, int](), []
+    for occupancy in told:
+        verdict = verdict_on(occupancy, size)
+        if isinstance(verdict, Fit):
+            fits += 1
+            continue
+        refused[verdict.code] = refused.get(verdict.code, 0) + 1
+        if is_broken(verdict):
+            broken.append(occupancy.node.name)
+    decision = decide(fleet.snapshot(), wish(size)) if fits else None
+    views = [slot for occupancy in all_nodes for slot in slots_of(occupancy, (size,))]
+    return SizeView(
+        gpus=size,
+        fits=fits,
+        best=decision.node if isinstance(decision, Placement) else "",
+        slots=sum(view.now or 0 for view in views),
+        slots_empty=sum(view.empty for view in views),
+        enough_but_broken=tuple(broken),
+        refused=tuple(sorted(refused.items())),
+    )
+
+
+def verdict_on(occupancy: Occupancy, size: int) -> Verdict:
+    return assess(occupancy.state, wish(size))
+
+
+def is_broken(verdict: Verdict) -> bool:
+    """Enough GPUs are free, and none of the sets is surely one domain."""
+    return isinstance(verdict, Refusal) and verdict.code in BROKEN and verdict.free >= verdict.asked
+
+
+def is_split(occupancy: Occupancy, held: Held) -> bool:
+    """Whether an owner's GPUs surely span domains although one domain of the node could hold as many."""
+    shape, count = occupancy.shape, held.gpus.bit_count()
+    if shape is None or count < 2 or held.shared or count != held.count:
+        return False
+    rule = rule_of(shape, count)
+    return rule.ever and not rule.possible(held.gpus)
+
+
+def span_of(shape: Shape, gpus: int) -> tuple[Scope, str]:
+    """(the narrowest known domain around a set, its worst link or "")."""
+    members = positions(gpus)
+    pairs = [shape.links[a][b] for n, a in enumerate(members) for b in members[:n]]
+    worst = min(pairs, key=lambda link: link.rank, default=None)
+    known = worst is not None and (worst.pcie is not None or bool(worst.nvlinks))
+    return geometry_of(shape).container_of(gpus)[0], str(worst) if known else ""

@@ -1,0 +1,297 @@
+"""Who holds which GPUs of a node, from whatever told it: pods, checkpoints, PodResources, annotations.
+
+Of several records for one container the most trusted is taken. An owner of which only the number of GPUs is known
+counts as hidden: its GPUs are taken, and nobody knows which. What the container's environment shows is the truth where
+the recorded ids say something else.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from atoll.core.audit.picture import AuditNode, AuditPod, Picture
+from atoll.core.books import Hardware, hardware_of
+from atoll.core.facts import Inventory, NodeConfig
+from atoll.core.facts import Source as InventorySource
+from atoll.core.gpuset import mask_of, positions
+from atoll.core.ledger import Owner
+from atoll.core.machine import Machine
+from atoll.core.node_state import NodeState
+from atoll.core.reading import TRUST, Format, SeenAllocation, Source
+from atoll.core.shape import Shape, canonical
+from atoll.core.topology import Device, NodeTopology, PairLink
+from atoll.core.view import Holder, NodeView
+
+NO_TOPOLOGY_KEYS = frozenset({"", "-1", "unknown"})
+"""NUMA keys of a checkpoint that name no node."""
+LASTING = frozenset({Format.KUBELET_CHECKPOINT})
+"""Records that outlive their pods: the kubelet removes ended ones lazily."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One owner on one node.
+
+    Attributes:
+        pod: None where only a record without a known pod tells of it.
+        label: namespace/name, or what the record knows.
+        gpus: mask by position in the shape; 0 where only the count is known. count: GPUs held.
+        shared: it holds a replica or a slice, so that others may hold the same GPU.
+        source: where the assignment was read, None where it was only counted.
+        recorded, visible: (UUIDs as recorded, UUIDs that the container really sees) where these differ.
+    """
+
+    label: str
+    count: int
+    gpus: int = 0
+    pod: AuditPod | None = None
+    shared: bool = False
+    source: Source | None = None
+    rewritten: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """A node with its owners.
+
+    Attributes:
+        hardware: shape and UUIDs by position; None where the GPUs are not known.
+        topology: by the same positions as the shape.
+        told: whether anything says who holds GPUs here; without it nothing counts as free or taken.
+        stale: records of pods that are gone.
+    """
+
+    node: AuditNode
+    topology: NodeTopology | None
+    hardware: Hardware | None
+    view: NodeView
+    held: tuple[Held, ...]
+    told: bool
+    stale: tuple[str, ...] = ()
+
+    @property
+    def state(self) -> NodeState:
+        return self.view.state
+
+    @property
+    def shape(self) -> Shape | None:
+        return self.state.shape
+
+    @property
+    def free(self) -> int | None:
+        """GPUs surely free, None where nothing is told."""
+        state = self.state
+        if not self.told:
+            return None
+        return state.free.bit_count() - state.hidden if state.shape else state.count_free
+
+
+def occupancies(picture: Picture) -> tuple[Occupancy, ...]:
+    """One per node of the picture that has or may have GPUs, in its order."""
+    by_node: dict[str, list[AuditPod]] = {}
+    known = {pod.uid for pod in picture.pods if pod.uid} | {f"{p.namespace}/{p.name}" for p in picture.pods}
+    for pod in picture.pods:
+        if pod.holds and pod.gpus:
+            by_node.setdefault(pod.node, []).append(pod)
+    resources = frozenset(picture.gpu_resources)
+    return tuple(
+        _occupancy(node, by_node.get(node.name, ()), known if picture.pods_seen else None, resources)
+        for node in picture.nodes
+    )
+
+
+def _occupancy(
+    node: AuditNode,
+    pods: Sequence[AuditPod],
+    known: set[str] | None,
+    resources: frozenset[str],
+) -> Occupancy:
+    """`known` are the pods that exist, by UID and by name, None where no pods were seen."""
+    topology = _topology_of(node.machine, resources)
+    hardware = None
+    if topology is not None:
+        topology = canonical(topology)
+        hardware = hardware_of(Inventory(node.name, node.uid, InventorySource.PUBLISHED, topology), NodeConfig())
+    lookup = _Lookup.of(hardware, node.machine)
+    records = _records(node.machine, resources, lookup)
+    held: list[Held] = []
+    matched: set[int] = set()
+    for pod in pods:
+        mine = [(source, record) for source, record in records if _same_pod(pod, record)]
+        matched.update(id(record) for _, record in mine)
+        held.append(_held_by(pod, [*pod.recorded, *mine], lookup))
+    strangers, stale = _strangers([entry for entry in records if id(entry[1]) not in matched], known, lookup)
+    held += strangers
+    told = known is not None or bool(node.machine and (node.machine.allocations or node.machine.registered))
+    view = _view(node, hardware, held)
+    return Occupancy(node, topology, hardware, view, tuple(held), told, stale)
+
+
+def _topology_of(machine: Machine | None, resources: frozenset[str]) -> NodeTopology | None:
+    """The joined topology; without one, the GPUs that a kubelet's records name, with the NUMA node they tell."""
+    if machine is None or (machine.topology is not None and machine.topology.devices):
+        return machine.topology if machine else None
+    numa: dict[str, int | None] = {}
+    for resource, ids in machine.registered:
+        if _is_gpu(resource, resources):
+            numa.update((plain, None) for each in ids if (plain := plain_uuid(each)))
+    for _, record in machine.allocations:
+        for key, ids in record.devices if _is_gpu(record.resource, resources) else ():
+            for each in ids:
+                if plain := plain_uuid(each):
+                    node = int(key) if key.isascii() and key.isdigit() and len(key) < 5 else None
+                    numa[plain] = node if node is not None else numa.get(plain)
+        numa.update((uuid, None) for uuid in record.visible if uuid not in numa and plain_uuid(uuid))
+    if not numa or len(numa) > 64:
+        return None
+    devices = tuple(Device(index, uuid, numa=numa[uuid]) for index, uuid in enumerate(numa))
+    return NodeTopology(devices, ((PairLink(),) * len(devices),) * len(devices))
+
+
+def plain_uuid(device_id: str) -> str | None:
+    """The GPU behind a device id: replicas are written `GPU-…::3` or `GPU-…-3`. None for what names no GPU."""
+    body = device_id.partition("::")[0]
+    if not body.startswith("GPU-"):
+        return None
+    groups = body.split("-")
+    return "-".join(groups[:6]) if len(groups) > 6 else body
+
+
+def _is_gpu(resource: str, resources: frozenset[str]) -> bool:
+    return resource in resources or resource.startswith(("nvidia.com/gpu", "nvidia.com/mig-"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Lookup:
+    """Device ids of a node -> position; MIG devices lead to their GPU."""
+
+    position: Mapping[str, int]
+    slices: Mapping[str, int]
+
+    @classmethod
+    def of(cls, hardware: Hardware | None, machine: Machine | None) -> "_Lookup":
+        position = {uuid: n for n, uuid in enumerate(hardware.uuids) if uuid} if hardware else {}
+        slices = {
+            mig.uuid: position[gpu.uuid]
+            for gpu in (machine.gpus if machine else ())
+            if gpu.uuid in position
+            for mig in gpu.mig_devices
+            if mig.uuid
+        }
+        return cls(position, slices)
+
+    def find(self, device_id: str) -> tuple[int | None, bool]:
+        """(position or None, whether the id is a part of a GPU)."""
+        if device_id in self.position:
+            return self.position[device_id], False
+        if device_id in self.slices:
+            return self.slices[device_id], True
+        plain = plain_uuid(device_id)
+        return (self.position.get(plain), True) if plain else (None, False)
+
+
+Records = list[tuple[Source, SeenAllocation]]
+
+
+def _records(machine: Machine | None, resources: frozenset[str], lookup: _Lookup) -> Records:
+    """Records of GPUs only: of a GPU resource, or with an id that is one of the node's GPUs."""
+    return [
+        (source, record)
+        for source, record in (machine.allocations if machine else ())
+        if _is_gpu(record.resource, resources)
+        or any(lookup.find(each)[0] is not None for _, ids in record.devices for each in ids)
+    ]
+
+
+def _same_pod(pod: AuditPod, record: SeenAllocation) -> bool:
+    if record.pod_uid:
+        return record.pod_uid == pod.uid
+    return (record.namespace, record.pod) == (pod.namespace, pod.name)
+
+
+def _held_by(pod: AuditPod, told: Records, lookup: _Lookup) -> Held:
+    """What a pod holds: of the most trusted source that names GPUs of this node."""
+    for source in sorted({source for source, _ in told}, key=lambda source: (TRUST[source.format], source.file)):
+        held = _resolved([record for other, record in told if other == source], lookup)
+        if held.gpus:
+            return replace(held, label=f"{pod.namespace}/{pod.name}", count=max(pod.gpus, held.count), pod=pod,
+                           source=source)  # fmt: skip
+    return Held(f"{pod.namespace}/{pod.name}", pod.gpus, pod=pod)
+
+
+def _resolved(records: Iterable[SeenAllocation], lookup: _Lookup) -> Held:
+    """The GPUs of one owner's records, by what the containers see where that is told."""
+    gpus, shared, unknown = 0, False, 0
+    rewritten = None
+    for record in records:
+        recorded = tuple(each for _, ids in record.devices for each in ids)
+        plain = tuple(plain_uuid(each) or each for each in recorded)
+        seen = record.visible or recorded
+        if record.visible and set(record.visible) != set(plain):
+            rewritten = (plain, record.visible)
+        for each in seen:
+            position, part = lookup.find(each)
+            shared |= part
+            if position is None:
+                unknown += 1
+            else:
+                gpus |= 1 << position
+        shared |= any(lookup.find(each)[1] for each in recorded)
+    return Held("", gpus.bit_count() + unknown, gpus, shared=shared, rewritten=rewritten)
+
+
+def _strangers(records: Records, known: set[str] | None, lookup: _Lookup) -> tuple[list[Held], tuple[str, ...]]:
+    """Owners that no listed pod accounts for. Where pods were seen, what a checkpoint still says of others is stale."""
+    owners: dict[tuple[str, str], Records] = {}
+    for source, record in sorted(records, key=lambda entry: TRUST[entry[0].format]):
+        owners.setdefault((record.pod_uid, f"{record.namespace}/{record.pod}"), []).append((source, record))
+    held, stale = [], []
+    for (uid, name), told in owners.items():
+        label = name if name != "/" else f"pod {uid}" if uid else "unknown pod"
+        source = told[0][0]
+        if known is not None and uid not in known and name not in known and source.format in LASTING:
+            stale.append(label)
+            continue
+        if known is not None and (uid in known or name in known):
+            continue  # a pod that was seen and holds nothing here now
+        owner = _resolved([record for other, record in told if other == source], lookup)
+        if owner.count:
+            held.append(replace(owner, label=label, source=source))
+    return held, tuple(stale)
+
+
+def _view(node: AuditNode, hardware: Hardware | None, held: Sequence[Held]) -> NodeView:
+    """The node as the decision core sees it, enforced: that is the question an audit asks."""
+    taken, hidden = 0, 0
+    holders = []
+    for n, owner in enumerate(held):
+        pod = owner.pod
+        name = Owner("Pod", pod.namespace, pod.name, pod.uid) if pod else Owner("Pod", "", owner.label, f"held-{n}")
+        holders.append(Holder(name, owner.gpus, owner.count))
+        taken |= owner.gpus
+        hidden += 0 if owner.shared else max(0, owner.count - owner.gpus.bit_count())
+    asked = sum(owner.count for owner in held)
+    if hardware is None:
+        count = node.allocatable if node.allocatable is not None else node.capacity or 0
+        state = NodeState(None, count, max(0, count - asked), enforced=True)
+        return NodeView(node.name, state, (), tuple(holders))
+    shape = hardware.shape
+    free = shape.everything & ~taken & ~hardware.out
+    hidden = min(hidden + hardware.out_unnamed, free.bit_count())
+    state = NodeState(
+        shape, shape.count, max(0, hardware.usable - asked), free, hidden,
+        out=hardware.out, out_note=hardware.out_note, enforced=True,
+    )  # fmt: skip
+    return NodeView(node.name, state, hardware.uuids, tuple(holders))
+
+
+def twice_held(occupancy: Occupancy) -> tuple[tuple[int, tuple[Held, ...]], ...]:
+    """(position, owners) of GPUs that several owners hold whole."""
+    shape = occupancy.shape
+    if shape is None:
+        return ()
+    whole = [owner for owner in occupancy.held if owner.gpus and not owner.shared]
+    return tuple(
+        (n, owners)
+        for n in positions(shape.everything)
+        if len(owners := tuple(owner for owner in whole if owner.gpus & mask_of((n,)))) > 1
+    )
