@@ -79,10 +79,12 @@ def yaml_values(name: str, body: str) -> list[tuple[Any, int, tuple[int, ...]]]:
                     raise _refusal(name, event.start_mark, found=f"more than {DOCUMENTS_MAX:,} documents")
                 builder = _Builder(name)
                 value = builder.collection(event, events)
-                found.append((value, event.start_mark.line + 1, tuple(builder.item_lines)))
+                mark: _Mark = event.start_mark
+                found.append((value, mark.line + 1, tuple(builder.item_lines)))
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        raise _refusal(name, mark, found=f"broken YAML ({error.problem or error.context})") from None
+        raise _refusal(
+            name, error.problem_mark or error.context_mark, found=f"broken YAML ({error.problem or error.context})"
+        ) from None
     except (yaml.YAMLError, ValueError):
         raise DumpError(name, 1, 1, found="characters that YAML forbids", expected=EXPECTED) from None
     return found
