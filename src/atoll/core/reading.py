@@ -35,6 +35,7 @@ class Format(StrEnum):
     POD_RESOURCES = "PodResources"
     KUBELET_CHECKPOINT = "kubelet checkpoint"
     CPU_MANAGER_STATE = "cpu_manager_state"
+    MEMORY_MANAGER_STATE = "memory_manager_state"
     KUBELET_CONFIG = "kubelet configuration"
     RESOURCE_SLICE = "ResourceSlice"
     KOORDINATOR_DEVICE = "Koordinator Device"
