@@ -3,8 +3,12 @@
 A mask makes "disjoint" one `&`. Numbers above `ID_MAX` and damaged text (`-31,64-95`) give None: unknown.
 """
 
+import re
+
 ID_MAX = 65_535
 TEXT_MAX = 4_096
+
+_RUN = re.compile("1+")
 
 
 def id_mask(text: str | None) -> int | None:
@@ -29,3 +33,10 @@ def single_id(text: str | None) -> int | None:
     if mask is None or mask & (mask - 1):
         return None
     return mask.bit_length() - 1
+
+
+def id_text(mask: int) -> str:
+    """The numbers of a mask as the kernel prints them: 0,4-27."""
+    bits = bin(mask)[:1:-1]
+    spans = (found.span() for found in _RUN.finditer(bits))
+    return ",".join(str(first) if end == first + 1 else f"{first}-{end - 1}" for first, end in spans)
