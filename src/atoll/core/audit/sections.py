@@ -187,3 +187,20 @@ def _remarks(machine: Machine | None) -> tuple[str, ...]:
     seen = [f"{each.remark.text} ({each.source.file})" for each in (machine.remarks if machine else ())]
     beyond = len(seen) - REMARKS_MAX
     return (*seen[:REMARKS_MAX], *([f"and {beyond} more"] if beyond > 0 else []))
+
+
+@lru_cache(maxsize=4096)
+def whole_in_words(shape: Shape) -> str:
+    """What the hardware is: "8 GPUs in 2 NUMANode islands of 4; 28 pairs NV18"."""
+    scope, islands = islands_of(shape)
+    gpus = f"{shape.count} GPU{'' if shape.count == 1 else 's'}"
+    sizes = sorted((island.mask.bit_count() for island in islands), reverse=True)
+    if not all(island.sure for island in islands):
+        told = f"{gpus}, of which it is not known which share a {scope}"
+    elif len(islands) == 1:
+        told = f"{gpus} in one {scope} island"
+    else:
+        of = str(sizes[0]) if len(set(sizes)) == 1 else " + ".join(map(str, sizes))
+        told = f"{gpus} in {len(islands)} {scope} islands of {of}"
+    links = links_in_words(shape)
+    return f"{told}; {links}" if links else told

@@ -1,0 +1,82 @@
+"""What the cluster around the nodes shows: rejected pods, defects of these versions, policies, what was not seen."""
+
+from collections.abc import Iterator, Sequence
+
+from atoll.core.audit.abilities import plugin_of, policy_of, sharing_of
+from atoll.core.audit.defects import Match
+from atoll.core.audit.findings import Sign
+from atoll.core.audit.incidents import ADMISSION, OUT_OF, TOPOLOGY
+from atoll.core.audit.occupancy import Occupancy
+from atoll.core.audit.picture import Picture
+from atoll.core.audit.report import Incident, Severity
+from atoll.core.scope import Scope
+
+REJECTED = {TOPOLOGY: "TopologyRejected", ADMISSION: "AdmissionRejected"}
+REJECTING = frozenset({"restricted", "single-numa-node"})
+MESSAGE_MAX = 160
+
+
+def cluster_signs(
+    picture: Picture, occupancies: Sequence[Occupancy], incidents: Sequence[Incident], defects: Sequence[Match]
+) -> Iterator[Sign]:
+    yield from _incidents(incidents)
+    yield from _defects(defects)
+    for occupancy in occupancies:
+        yield from _node(picture, occupancy)
+    yield from _metrics(picture)
+    for blind in picture.blind:
+        if not blind.expected:
+            file = bool(blind.why) and not blind.remedy.startswith("atoll manifests")
+            yield Sign("Refused" if file else "NotSeen", f"{blind.what}: {blind.why}", fix=blind.remedy)
+
+
+def _incidents(incidents: Sequence[Incident]) -> Iterator[Sign]:
+    for incident in incidents:
+        kind = REJECTED.get(incident.reason) or ("OutOfGpus" if incident.reason.startswith(OUT_OF) else "")
+        if kind:
+            times = "once" if incident.count == 1 else f"{incident.count} times"
+            message = incident.message[:MESSAGE_MAX]
+            yield Sign(kind, f"{incident.reason} {times}" + (f": {message}" if message else ""), incident.where,
+                       (incident.example,) if incident.example else (), weight=incident.count)  # fmt: skip
+
+
+def _defects(defects: Sequence[Match]) -> Iterator[Sign]:
+    for match in defects:
+        defect, component = match.defect, match.component
+        sure = "" if match.certain else " (the version found does not tell whether it is fixed)"
+        yield Sign(
+            "KnownDefect",
+            f"{component.name} {component.version or 'of unknown version'}: {defect.title}{sure} "
+            f"[{defect.identifier}, {defect.source}]. {defect.effect}",
+            weight=max(1, len(component.nodes)),
+            severity=Severity(defect.severity) if match.certain else Severity.INFO,
+            fix=defect.fix,
+        )
+
+
+def _node(picture: Picture, occupancy: Occupancy) -> Iterator[Sign]:
+    node, shape = occupancy.node, occupancy.shape
+    plugin, policy = plugin_of(picture.components, node.name), policy_of(occupancy)
+    gpus = max(1, occupancy.state.count)
+    if sharing := sharing_of(occupancy, plugin):
+        yield Sign("GpusShared", f"GPUs are shared by {sharing}", node.name, weight=gpus)
+    islands = len(shape.domains(Scope.NUMA_NODE).closed) if shape else 0
+    if policy == "none" and islands > 1:
+        yield Sign("TopologyManagerNone", f"Topology Manager none on {islands} NUMA nodes", node.name, weight=gpus)
+    elif policy in REJECTING and islands > 1:
+        yield Sign("RejectsAfterBinding", f"Topology Manager {policy} rejects after binding", node.name, weight=gpus)
+    elif not policy and node.in_cluster and islands > 1:
+        yield Sign("PolicyUnknown", "the Topology Manager policy was not seen", node.name, weight=gpus)
+    if node.capacity and node.allocatable is not None and node.allocatable < node.capacity:
+        detail = f"{node.allocatable} of {node.capacity} GPUs are allocatable"
+        yield Sign("AllocatableLow", detail, node.name, weight=node.capacity - node.allocatable)
+    if occupancy.topology is None and (node.capacity or node.machine):
+        yield Sign("TopologyMissing", "no source lists the GPUs of this node", node.name, weight=gpus)
+
+
+def _metrics(picture: Picture) -> Iterator[Sign]:
+    for metric in picture.metrics:
+        if metric.name == "DCGM_FI_DEV_XID_ERRORS" and metric.value > 0:
+            where = metric.labels.get("Hostname") or metric.labels.get("node") or metric.labels.get("instance", "")
+            gpu = metric.labels.get("UUID") or metric.labels.get("gpu", "?")
+            yield Sign("XidErrors", f"GPU {gpu} reported XID {metric.value:g}", where)

@@ -1,0 +1,75 @@
+"""From signs to findings: what one node or pod shows becomes one ranked finding per kind of problem.
+
+A kind that shows on one node is told in that node's own words; on several, it is told once with the nodes as evidence.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from atoll.core.audit.kinds import KINDS, Kind
+from atoll.core.audit.report import Finding, Severity
+
+EVIDENCE_MAX = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """One thing seen.
+
+    Attributes:
+        kind: a code of `KINDS`. detail: what was seen, a clause that follows the node's name.
+        where: node, file, or "" for the cluster. weight: GPUs concerned.
+        severity: where it differs from the kind's.
+    """
+
+    kind: str
+    detail: str
+    where: str = ""
+    pods: tuple[str, ...] = ()
+    weight: int = 1
+    severity: Severity | None = None
+    fix: str = ""
+    command: str = ""
+
+
+_RANK = {kind.code: rank for rank, kind in enumerate(KINDS)}
+_SEVERITY = {severity: rank for rank, severity in enumerate(Severity)}
+
+
+def findings_of(signs: Iterable[Sign]) -> tuple[Finding, ...]:
+    """One finding per kind and severity, ranked: severity, then consequence, then GPUs concerned."""
+    groups: dict[tuple[str, Severity, str], list[Sign]] = {}
+    for sign in signs:
+        severity = sign.severity or KINDS[_RANK[sign.kind]].severity
+        apart = sign.detail if sign.kind == "KnownDefect" else ""  # each defect is a finding of its own
+        groups.setdefault((sign.kind, severity, apart), []).append(sign)
+    found = [_finding(KINDS[_RANK[code]], severity, members) for (code, severity, _), members in groups.items()]
+    return tuple(sorted(found, key=lambda each: (_SEVERITY[each.severity], _RANK[each.code], -each.weight, each.title)))
+
+
+def _finding(kind: Kind, severity: Severity, signs: list[Sign]) -> Finding:
+    signs = sorted(signs, key=lambda sign: (-sign.weight, sign.where, sign.detail))
+    places = tuple(dict.fromkeys(sign.where for sign in signs if sign.where))
+    first = signs[0]
+    one = len(places) <= 1 and len({sign.detail for sign in signs}) == 1
+    title = _sentence(first) if one else kind.many.format(n=len(places) if len(places) > 1 else len(signs))
+    beyond = len(signs) - EVIDENCE_MAX
+    return Finding(
+        code=kind.code,
+        severity=severity,
+        title=title,
+        evidence=(
+            *(() if one else (_sentence(sign) for sign in signs[:EVIDENCE_MAX])),
+            *((f"and {beyond} more",) if beyond > 0 else ()),
+        ),
+        effect=kind.effect,
+        fix=first.fix or kind.fix,
+        command=first.command or kind.command,
+        nodes=places,
+        pods=tuple(dict.fromkeys(pod for sign in signs for pod in sign.pods)),
+        weight=sum(sign.weight for sign in signs),
+    )
+
+
+def _sentence(sign: Sign) -> str:
+    return f"{sign.where}: {sign.detail}" if sign.where else sign.detail[:1].upper() + sign.detail[1:]

@@ -1,0 +1,250 @@
+"""What a node's hardware shows by itself, whoever runs on it: islands that are odd, unknown, or not what they seem."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import combinations
+
+from atoll.core.audit.findings import Sign
+from atoll.core.audit.kinds import KINDS
+from atoll.core.audit.occupancy import Occupancy
+from atoll.core.audit.sections import disagreement_in_words, ranges
+from atoll.core.gpuset import positions
+from atoll.core.id_list import id_mask
+from atoll.core.scope import Scope
+from atoll.core.shape import Shape, linked_sets
+from atoll.core.topology import Health, NodeTopology, PairLink, PcieLink
+
+LARGE = 4
+"""The size from which pods are Restricted by default; islands below it are small."""
+NEAR = frozenset({PcieLink.PIX, PcieLink.PXB})
+_KNOWN = {kind.code for kind in KINDS}
+
+Check = Callable[[Occupancy, NodeTopology, Shape], Iterator[str]]
+
+
+def hardware_signs(occupancy: Occupancy) -> Iterator[Sign]:
+    """Signs of one node, from what its sources remarked and from the topology they make."""
+    node, machine = occupancy.node, occupancy.node.machine
+    if machine is None:
+        return
+    for seen in machine.remarks:
+        if seen.remark.code in _KNOWN:
+            yield Sign(seen.remark.code, seen.remark.text, node.name, weight=max(1, occupancy.state.count))
+    for each in machine.disagreements:
+        yield Sign("SourcesDisagree", disagreement_in_words(each), node.name, weight=max(1, len(each.gpus)))
+    topology, shape = occupancy.topology, occupancy.shape
+    if topology is None or shape is None:
+        return
+    for kind, check in CHECKS:
+        for detail in check(occupancy, topology, shape):
+            yield Sign(kind, detail, node.name, weight=shape.count)
+
+
+def _unhealthy(_: Occupancy, topology: NodeTopology, __: Shape) -> Iterator[str]:
+    for health in (Health.LOST, Health.UNHEALTHY):
+        gpus = [device.index for device in topology.devices if device.health is health]
+        if gpus:
+            yield f"GPU {ranges(gpus)} {'is' if len(gpus) == 1 else 'are'} {health.lower()}"
+
+
+def _mig(_: Occupancy, topology: NodeTopology, shape: Shape) -> Iterator[str]:
+    split = [device.index for device in topology.devices if device.mig]
+    if split:
+        whole = shape.count - len(split)
+        verb = "is" if len(split) == 1 else "are"
+        yield f"GPU {ranges(split)} of {shape.count} {verb} split into MIG devices, {whole} whole"
+
+
+def _numa_unknown(_: Occupancy, topology: NodeTopology, shape: Shape) -> Iterator[str]:
+    domains = shape.domains(Scope.NUMA_NODE)
+    if shape.count > 1 and domains.open and len(domains.open) + len(domains.closed) > 1:
+        open_ = [n for block in domains.open for n in positions(block)]
+        index = [topology.devices[n].index for n in open_]
+        yield f"the NUMA node of GPU {ranges(index)} is not told by any source given"
+
+
+def _links_contradict_numa(_: Occupancy, topology: NodeTopology, shape: Shape) -> Iterator[str]:
+    """SYS means another NUMA node, so two GPUs of one NUMA node or one CPU list cannot be SYS apart."""
+    devices = topology.devices
+    lists = [id_mask(device.cpu_affinity) for device in devices]
+    one_list = len(set(lists)) == 1 and lists[0] is not None
+    apart = [
+        (a, b)
+        for a, b in combinations(range(shape.count), 2)
+        if topology.links[a][b].pcie is PcieLink.SYS
+        and (devices[a].numa == devices[b].numa if devices[a].numa is not None else one_list)
+    ]
+    if apart:
+        a, b = apart[0]
+        more = f" and {len(apart) - 1} more pairs" if len(apart) > 1 else ""
+        yield (
+            f"GPU {devices[a].index} and GPU {devices[b].index}{more} are SYS apart, which means two NUMA nodes, "
+            "and report the same one"
+        )
+
+
+def _small(_: Occupancy, __: NodeTopology, shape: Shape) -> Iterator[str]:
+    sizes = _numa_sizes(shape)
+    if sizes and shape.count >= LARGE and max(sizes) < LARGE and len(sizes) > 1:
+        yield f"{shape.count} GPUs lie on {len(sizes)} NUMA nodes of {_sizes(sizes)}: none holds {LARGE}"
+
+
+def _uneven(_: Occupancy, __: NodeTopology, shape: Shape) -> Iterator[str]:
+    sizes = _numa_sizes(shape)
+    if len(set(sizes)) > 1:
+        yield f"the NUMA islands hold {_sizes(sizes)} GPUs"
+
+
+def _numa_sizes(shape: Shape) -> list[int]:
+    domains = shape.domains(Scope.NUMA_NODE)
+    return [] if domains.open else sorted((block.bit_count() for block in domains.closed), reverse=True)
+
+
+def _sizes(sizes: list[int]) -> str:
+    return str(sizes[0]) if len(set(sizes)) == 1 else " + ".join(map(str, sizes))
+
+
+def _links_across(_: Occupancy, topology: NodeTopology, shape: Shape) -> Iterator[str]:
+    """Only where some pairs are linked: through a switch that joins all, the distance is the same everywhere."""
+    linked = [pair for pair in combinations(range(shape.count), 2) if shape.nvlink.linked[pair[0]] >> pair[1] & 1]
+    if not linked or len(linked) == shape.count * (shape.count - 1) // 2:
+        return
+    blocks = shape.domains(Scope.NUMA_NODE).closed
+    across = [
+        (a, b) for a, b in linked if any(block >> a & 1 and not block >> b & 1 for block in blocks) and _in(blocks, b)
+    ]
+    if across:
+        a, b = max(across, key=lambda pair: (shape.links[pair[0]][pair[1]].rank, -pair[0], -pair[1]))
+        index = [device.index for device in topology.devices]
+        yield (
+            f"{len(across)} of {len(linked)} linked pairs cross NUMA nodes, e.g. GPU {index[a]} and GPU {index[b]} "
+            f"by {shape.links[a][b]}"
+        )
+
+
+def _in(blocks: tuple[int, ...], position: int) -> bool:
+    return any(block >> position & 1 for block in blocks)
+
+
+def _links_inside(_: Occupancy, topology: NodeTopology, shape: Shape) -> Iterator[str]:
+    groups = [mask for mask in linked_sets(shape.nvlink.linked) if mask.bit_count() > 1]
+    inside = [block for block in shape.domains(Scope.NUMA_NODE).closed if block.bit_count() > 2]
+    parted = [block for block in inside if sum(not group & ~block for group in groups) > 1]
+    if parted and all(not group & ~block or not group & block for group in groups for block in inside):
+        index = [device.index for device in topology.devices]
+        words = " ".join("{" + ranges(index[n] for n in positions(group)) + "}" for group in groups)
+        yield f"the linked sets {words} are smaller than the NUMA islands"
+
+
+def _unseparated(_: Occupancy, topology: NodeTopology, shape: Shape) -> Iterator[str]:
+    domains = shape.domains(Scope.NUMA_NODE)
+    groups = [mask for mask in linked_sets(shape.nvlink.linked) if mask.bit_count() > 1]
+    if shape.count > 2 and domains.closed == (shape.everything,) and len(groups) > 1:
+        index = [device.index for device in topology.devices]
+        words = " ".join("{" + ranges(index[n] for n in positions(group)) + "}" for group in groups)
+        yield f"all {shape.count} GPUs report one NUMA node, and direct links form {words}"
+
+
+def _ring(_: Occupancy, topology: NodeTopology, shape: Shape) -> Iterator[str]:
+    for block in shape.domains(Scope.PCIE_SWITCH).closed + shape.domains(Scope.PCIE_SWITCH).open:
+        far = [
+            (a, b)
+            for a, b in combinations(positions(block), 2)
+            if topology.links[a][b].pcie not in {*NEAR, None}
+        ]  # fmt: skip
+        if far:
+            a, b = (topology.devices[n].index for n in far[0])
+            yield f"GPU {a} and GPU {b} are {topology.links[far[0][0]][far[0][1]].pcie} apart, though near by steps"
+
+
+def _peer_to_peer(occupancy: Occupancy, _: NodeTopology, shape: Shape) -> Iterator[str]:
+    machine = occupancy.node.machine
+    for source, table in machine.tables if machine else ():
+        if "p2p" not in source.format.lower() and "p2p" not in table.name.lower():
+            continue
+        cells = [
+            (a, b, cell)
+            for a, row in enumerate(table.cells)
+            for b, cell in enumerate(row)
+            if a < b and cell not in {None, "OK", "X"}
+        ]
+        if cells:
+            words = ", ".join(f"{n} {word}" for word, n in Counter(cell for _, _, cell in cells).most_common())
+            pairs = shape.count * (shape.count - 1) // 2
+            yield f"{len(cells)} of {pairs} pairs have no peer-to-peer access ({words})"
+            return
+
+
+def _interleaved(_: Occupancy, topology: NodeTopology, shape: Shape) -> Iterator[str]:
+    domains = shape.domains(Scope.NUMA_NODE)
+    for block in domains.closed if len(domains.closed) > 1 else ():
+        index = [topology.devices[n].index for n in positions(block)]
+        if max(index) - min(index) >= len(index):
+            yield f"GPU {ranges(index)} are one NUMA island, and the indices between them are not"
+            return
+
+
+def _masked_pcie(_: Occupancy, topology: NodeTopology, shape: Shape) -> Iterator[str]:
+    pairs = list(combinations(range(shape.count), 2))
+    hidden = [pair for pair in pairs if _masked(topology.links[pair[0]][pair[1]])]
+    if hidden and shape.domains(Scope.PCIE_SWITCH).open:
+        yield f"the PCIe class of {len(hidden)} of {len(pairs)} pairs is hidden behind {_word(topology, hidden[0])}"
+
+
+def _masked(link: PairLink) -> bool:
+    return bool(link.nvlinks) and link.pcie is None
+
+
+def _word(topology: NodeTopology, pair: tuple[int, int]) -> str:
+    return str(topology.links[pair[0]][pair[1]])
+
+
+def _roots_apart(_: Occupancy, __: NodeTopology, shape: Shape) -> Iterator[str]:
+    domains = shape.domains(Scope.PCIE_ROOT)
+    if shape.count > 2 and domains.known and all(block.bit_count() == 1 for block in domains.closed):
+        yield f"each of the {shape.count} GPUs has a PCIe root of its own"
+
+
+def _nics_far(_: Occupancy, topology: NodeTopology, shape: Shape) -> Iterator[str]:
+    if not topology.nics:
+        return
+    near = {n for nic in topology.nics for n, link in enumerate(nic.links) if link in NEAR}
+    if 0 < len(near) < shape.count:
+        index = [topology.devices[n].index for n in range(shape.count) if n not in near]
+        yield f"GPU {ranges(index)} share no PCIe switch with a network card, the others do"
+
+
+def _minors(occupancy: Occupancy, _: NodeTopology, __: Shape) -> Iterator[str]:
+    machine = occupancy.node.machine
+    gpus = machine.gpus if machine else ()
+    known = [(gpu.index, gpu.minor) for gpu in gpus if gpu.index is not None and gpu.minor is not None]
+    if any(index != minor for index, minor in known):
+        yield f"indices 0, 1, … have minor numbers {', '.join(str(minor) for _, minor in sorted(known))}"
+
+
+def _no_uuids(occupancy: Occupancy, topology: NodeTopology, _: Shape) -> Iterator[str]:
+    machine = occupancy.node.machine
+    printed = any(gpu.uuid or gpu.unique_id for gpu in (machine.gpus if machine else ()))
+    if not printed and not any(device.uuid for device in topology.devices):
+        yield "no source lists UUIDs"
+
+
+CHECKS: tuple[tuple[str, Check], ...] = (
+    ("GpuUnhealthy", _unhealthy),
+    ("MigSplit", _mig),
+    ("NumaUnknown", _numa_unknown),
+    ("LinksContradictNuma", _links_contradict_numa),
+    ("IslandsSmall", _small),
+    ("IslandsUneven", _uneven),
+    ("LinksAcrossIslands", _links_across),
+    ("ClosureNotClique", _ring),
+    ("PeerToPeerMissing", _peer_to_peer),
+    ("InterleavedIndices", _interleaved),
+    ("PcieMasked", _masked_pcie),
+    ("UnseparatedNuma", _unseparated),
+    ("LinksInsideIslands", _links_inside),
+    ("RootsApart", _roots_apart),
+    ("NicsFar", _nics_far),
+    ("MinorOrder", _minors),
+    ("UuidsUnknown", _no_uuids),
+)

@@ -1,0 +1,141 @@
+"""What the assignments show: pods that run split, islands that are broken, GPUs that two pods hold."""
+
+from collections.abc import Iterator, Sequence
+
+from atoll.core.audit.abilities import policy_of
+from atoll.core.audit.findings import Sign
+from atoll.core.audit.fragments import is_broken, is_split, span_of, verdict_on
+from atoll.core.audit.occupancy import Held, Occupancy, twice_held
+from atoll.core.audit.picture import AuditPod, Picture
+from atoll.core.audit.report import Severity
+from atoll.core.audit.sections import ranges
+from atoll.core.gpuset import positions
+from atoll.core.id_list import id_mask
+from atoll.core.reasons import Code
+from atoll.core.scope import Scope
+from atoll.core.shape import Shape
+from atoll.core.verdict import Fit, Refusal
+
+SIZES = (8, 4, 2)
+"""Sizes by which a node counts as broken, the largest that applies first."""
+
+
+def occupancy_signs(picture: Picture, occupancies: Sequence[Occupancy]) -> Iterator[Sign]:
+    for occupancy in occupancies:
+        yield from _owners(occupancy)
+        if occupancy.told:
+            yield from _broken(occupancy)
+    yield from _waiting(picture, occupancies)
+
+
+def _owners(occupancy: Occupancy) -> Iterator[Sign]:
+    node, shape = occupancy.node, occupancy.shape
+    for position, owners in twice_held(occupancy):
+        names = " and ".join(owner.label for owner in owners[:3])
+        yield Sign("GpuHeldTwice", f"GPU {_index(occupancy, 1 << position)} is held by {names}", node.name,
+                   tuple(owner.label for owner in owners))  # fmt: skip
+    for held in occupancy.held:
+        if held.rewritten:
+            recorded, visible = (", ".join(uuids[:4]) for uuids in held.rewritten)
+            yield Sign("RewrittenIds", f"{held.label} is recorded with {recorded} and sees {visible}", node.name,
+                       (held.label,), weight=held.count)  # fmt: skip
+        if shape is not None and is_split(occupancy, held):
+            yield _split(occupancy, held, shape)
+        if shape is not None and held.gpus:
+            yield from _cpus_elsewhere(occupancy, held)
+    unplaced = [held for held in occupancy.held if not held.gpus and held.count]
+    if unplaced and shape is not None:
+        yield Sign("AssignmentUnknown", f"nothing says which GPUs {_some([held.label for held in unplaced])} hold",
+                   node.name, weight=sum(held.count for held in unplaced))  # fmt: skip
+    if occupancy.stale:
+        yield Sign("RecordsStale", f"the checkpoint still names {_some(occupancy.stale)}", node.name)
+
+
+def _split(occupancy: Occupancy, held: Held, shape: Shape) -> Sign:
+    """A pod whose policy is Restricted was promised otherwise; any other lost speed."""
+    scope, worst = span_of(shape, held.gpus)
+    numa = [name for name, block in shape.blocks(Scope.NUMA_NODE) if block & held.gpus]
+    over = " and ".join(numa) if 1 < len(numa) <= 4 else f"several domains of one {scope}"
+    link = f", worst link {worst}" if worst else ""
+    since = f" since {held.pod.started}" if held.pod and held.pod.started else ""
+    policy = policy_of(occupancy)
+    kubelet = f"; the kubelet's Topology Manager is {policy}" if policy else ""
+    return Sign(
+        "PodsSplit",
+        f"{held.label} holds GPU {_index(occupancy, held.gpus)} of {over}{link}{since}{kubelet}",
+        occupancy.node.name,
+        (held.label,),
+        weight=held.count,
+    )
+
+
+def _cpus_elsewhere(occupancy: Occupancy, held: Held) -> Iterator[Sign]:
+    """Exclusive CPUs of the pod that lie in none of its GPUs' NUMA nodes, where the machine's CPUs are known."""
+    machine, topology = occupancy.node.machine, occupancy.topology
+    if machine is None or topology is None or machine.kubelet is None or machine.cpus is None:
+        return
+    uid = held.pod.uid if held.pod else held.label.removeprefix("pod ")
+    cpus = id_mask(dict(machine.kubelet.exclusive_cpus).get(uid))
+    nodes = {topology.devices[n].numa for n in positions(held.gpus)}
+    if not cpus or None in nodes:
+        return
+    local = 0
+    for node in nodes:
+        local |= machine.cpus.node_cpus.get(node, 0) if node is not None else 0
+    away = (cpus & ~local).bit_count()
+    if local and away:
+        yield Sign("CpusElsewhere", f"{held.label} has {away} of {cpus.bit_count()} CPUs outside its GPUs' NUMA nodes",
+                   occupancy.node.name, (held.label,), weight=held.count)  # fmt: skip
+
+
+def _broken(occupancy: Occupancy) -> Iterator[Sign]:
+    """The largest usual size for which enough GPUs are free and no island is intact, told once per node."""
+    state = occupancy.state
+    for size in SIZES:
+        verdict = verdict_on(occupancy, size)
+        if is_broken(verdict) and isinstance(verdict, Refusal) and verdict.code is Code.FRAGMENTED:
+            islands = ", ".join(f"{free} of {whole}" for _, free, whole in verdict.islands[:8])
+            yield Sign(
+                "IslandsBroken",
+                f"{verdict.free} GPUs are free and no {verdict.bound} has {size} of them (free per island: {islands})",
+                occupancy.node.name,
+                weight=state.free.bit_count(),
+            )
+            return
+
+
+def _waiting(picture: Picture, occupancies: Sequence[Occupancy]) -> Iterator[Sign]:
+    """Pods without a node that ask for more than one GPU: whether islands are what they wait for."""
+    told = [occupancy for occupancy in occupancies if occupancy.told]
+    answers: dict[int, tuple[int, list[str]]] = {}
+    for pod in picture.pods:
+        if pod.node or pod.phase not in {"Pending", ""} or pod.gpus < 2:
+            continue
+        if pod.gpus not in answers:
+            verdicts = [(occupancy.node.name, verdict_on(occupancy, pod.gpus)) for occupancy in told]
+            fits = sum(isinstance(verdict, Fit) for _, verdict in verdicts)
+            answers[pod.gpus] = fits, [name for name, verdict in verdicts if is_broken(verdict)]
+        fits, broken = answers[pod.gpus]
+        if broken and not fits:
+            yield Sign(
+                "WaitsForIsland",
+                f"{pod.namespace}/{pod.name} waits for {pod.gpus} GPUs: {_some(broken)} "
+                f"{'has' if len(broken) == 1 else 'have'} as many free, and no island is intact",
+                pods=(f"{pod.namespace}/{pod.name}",),
+                weight=pod.gpus,
+                severity=Severity.CRITICAL,
+            )
+
+
+def waiting(pods: Sequence[AuditPod]) -> int:
+    return sum(not pod.node and pod.phase in {"Pending", ""} for pod in pods)
+
+
+def _index(occupancy: Occupancy, gpus: int) -> str:
+    topology = occupancy.topology
+    return ranges(topology.devices[n].index for n in positions(gpus)) if topology else str(gpus.bit_count())
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
