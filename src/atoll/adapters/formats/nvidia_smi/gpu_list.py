@@ -1,35 +1,105 @@
-"""`nvidia-smi -L`: index, model and UUID of each GPU, and which of them are split into MIG slices."""
+"""`nvidia-smi -L`: index, model and UUID of each GPU, and the MIG devices that it is split into."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from atoll.adapters.formats.nvidia_smi.header import GPUS_MAX
+from atoll.adapters.formats.nvidia_smi.headings import begins_other_output
 from atoll.adapters.formats.nvidia_smi.tokens import LINE_PREFIX
+from atoll.adapters.formats.nvidia_smi.uuids import as_printed, uuid_remarks
+from atoll.adapters.formats.sections import Span, cut
 from atoll.adapters.formats.text import DumpText
 from atoll.core.errors import quoted
+from atoll.core.reading import Format, MigDevice, Reading, SeenGpu, Source
 
 EXPECTED = "GPU <index>: <model> (UUID: GPU-<hex>)"
 
+LISTS_MAX = 64
+
 _LISTED = re.compile(r"GPU\s+\d+:|MIG\s+\S+\s+Device\s")
 _QUERIED = re.compile(r"GPU [0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]")
-_UUID = r"GPU-[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
+_UUID = r"GPU-[0-9A-Za-z*]{8}(?:-[0-9A-Za-z*]{4}){3}-[0-9A-Za-z*]{12}"  # authors put letters beyond f into them
 _GPU = re.compile(rf"GPU (0|[1-9]\d{{0,2}}): (\S(?:(?!UUID:).){{0,126}}?) \(UUID: ({_UUID})\)")
-
-_MIG = re.compile(r"MIG (\S{1,64})\s+Device\s+\d{1,3}: \(UUID: MIG-[0-9A-Fa-f/GPU-]{1,100}\)")
+_MIG = re.compile(r"MIG (\S{1,64})\s+Device\s+(\d{1,3}): \(UUID: (MIG-[0-9A-Za-z*/-]{1,100})\)")
+_INSTANCES = re.compile(r"MIG-GPU-.*/(\d{1,3})/(\d{1,3})")  # until driver 470
+_LINKS_COMMAND = re.compile(r"(?:nvidia-smi\s+)(?:nvlink|c2c)\b")
+_LINK_LINE = re.compile(r"\s*(?:C2C )?Link \d|.*nvlink|.*C2C|.*all links are inactive", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class ListedGpu:
-    """One line of the list. `mig` is true when slices are listed below it."""
+    """One line of the list and the MIG devices below it."""
 
     index: int
     model: str
     uuid: str
-    mig: bool = False
+    mig_devices: tuple[MigDevice, ...] = ()
+    line: int = 0
+
+    @property
+    def mig(self) -> bool:
+        return bool(self.mig_devices)
 
 
 def lists_gpus(text: DumpText) -> bool:
     return any(_LISTED.match(line.lstrip(LINE_PREFIX)) for line in text.lines)
+
+
+def recognises(text: DumpText) -> bool:
+    """Whether a list of `-L` is somewhere in the text."""
+    return bool(_spans(text))
+
+
+def read(text: DumpText) -> tuple[Reading, ...]:
+    """Every list of `-L` in the text, in order.
+
+    Raises:
+        DumpError: a list is damaged, or has a gap.
+    """
+    spans = _spans(text)
+    return tuple(_reading(part, first) for part, (first, _) in zip(cut(text, spans), spans, strict=True))
+
+
+def _reading(text: DumpText, first: int) -> Reading:
+    listed = parse_gpu_list(text)
+    indices = [gpu.index for gpu in listed]
+    if indices != list(range(len(listed))):
+        raise text.line_refusal(
+            first, found=f"a list of GPUs {', '.join(map(str, indices))}", expected="GPUs from 0 without a gap",
+            remedy="Is a line missing?",
+        )  # fmt: skip
+    gpus = tuple(
+        SeenGpu(f"GPU{gpu.index}", index=gpu.index, uuid=gpu.uuid, model=gpu.model, mig_devices=gpu.mig_devices)
+        for gpu in listed
+    )
+    remarks = uuid_remarks((seen, gpu.line) for seen, gpu in zip(gpus, listed, strict=True))
+    return Reading(Source(Format.NVIDIA_SMI_LIST, text.name, first), gpus=gpus, remarks=remarks)
+
+
+def _spans(text: DumpText) -> list[Span]:
+    """The first and last line of each list. `nvlink -s` names each GPU in the same way, which is no list."""
+    spans: list[Span] = []
+    first = last = 0  # of the list that is open, 0 = none
+    links = False  # what follows is the output of `nvlink`
+    for number, line in enumerate(text.lines, 1):
+        body = line.lstrip(LINE_PREFIX)
+        queried = _QUERIED.match(body) is not None
+        listed = body.startswith(("GPU", "MIG")) and not queried and _LISTED.match(body) is not None
+        if listed and not links:
+            first, last = first or number, number
+        elif first and ("UUID:" in body or body.startswith(("GPU ", "MIG "))) and not queried:
+            last = number  # damaged, which the list's reader refuses
+        elif first and _LINK_LINE.match(line):
+            first, links = 0, True
+        elif not listed and body and (queried or begins_other_output(line)):
+            if first:
+                spans.append((first, last))
+            first, links = 0, _LINKS_COMMAND.search(line) is not None or (links and "nvidia-smi" not in line)
+        if len(spans) > LISTS_MAX:
+            raise text.line_refusal(
+                number, found=f"more than {LISTS_MAX} lists of GPUs", expected="a capture of one node"
+            )
+    return [*spans, (first, last)] if first else spans
 
 
 def parse_gpu_list(text: DumpText) -> tuple[ListedGpu, ...]:
@@ -46,13 +116,17 @@ def parse_gpu_list(text: DumpText) -> tuple[ListedGpu, ...]:
             if "UUID:" in body or body.startswith(("GPU ", "MIG ")):
                 raise text.line_refusal(number, found=quoted(body), expected=EXPECTED, remedy=_remedy(body))
             continue  # a prompt or a log line
-        if _MIG.fullmatch(body) and last is not None:
-            gpus[last] = ListedGpu(last, gpus[last].model, gpus[last].uuid, mig=True)
+        if last is not None and (device := _mig_device(body)):
+            if any(other.index == device.index for other in gpus[last].mig_devices):
+                raise text.line_refusal(
+                    number, found=f"MIG device {device.index} of GPU {last} twice", expected="each MIG device once"
+                )
+            gpus[last] = replace(gpus[last], mig_devices=(*gpus[last].mig_devices, device))
             continue
         match = _GPU.fullmatch(body)
         if match is None:
             raise text.line_refusal(number, found=quoted(body), expected=EXPECTED, remedy=_remedy(body))
-        gpu = ListedGpu(int(match[1]), match[2], "GPU-" + match[3][4:].lower())
+        gpu = ListedGpu(int(match[1]), match[2], as_printed(match[3]), line=number)
         if gpu.index in gpus or any(other.uuid == gpu.uuid for other in gpus.values()):
             raise text.line_refusal(
                 number,
@@ -65,6 +139,20 @@ def parse_gpu_list(text: DumpText) -> tuple[ListedGpu, ...]:
         gpus[gpu.index] = gpu
         last = gpu.index
     return tuple(gpus[index] for index in sorted(gpus))
+
+
+def _mig_device(body: str) -> MigDevice | None:
+    match = _MIG.fullmatch(body)
+    if match is None:
+        return None
+    instances = _INSTANCES.fullmatch(match[3])
+    return MigDevice(
+        int(match[2]),
+        profile=match[1],
+        gpu_instance=int(instances[1]) if instances else None,
+        compute_instance=int(instances[2]) if instances else None,
+        uuid=as_printed(match[3]),
+    )
 
 
 def _remedy(line: str) -> str:

@@ -58,12 +58,12 @@ def find_header(text: DumpText) -> Header | None:
     """The first heading of the text; None when no line looks like one."""
     for number, line in enumerate(text.lines, 1):
         if "GPU" in line and starts_header(words(line)):
-            return _read_header(text, number)
+            return read_header(text, number)
     return None
 
 
-def _read_header(text: DumpText, first: int) -> Header:
-    """Gather the heading's words, which may go on over the next lines, up to the first row."""
+def read_header(text: DumpText, first: int) -> Header:
+    """Gather the words of the heading at a line, which may go on over the next lines, up to the first row."""
     found: list[tuple[str, int, int]] = []  # word, line, position in line
     number = first
     while number <= len(text.lines):
