@@ -69,9 +69,7 @@ def own_seats(gpus: Sequence[SeenGpu]) -> list[list[int]]:
 
 def match(readings: Sequence[Reading]) -> Matched:
     """Match the GPUs of all readings that list some."""
-    order = sorted(
-        (n for n, reading in enumerate(readings) if reading.gpus), key=lambda n: (trust_of(readings[n]), n)
-    )
+    order = sorted((n for n, reading in enumerate(readings) if reading.gpus), key=lambda n: (trust_of(readings[n]), n))
     if not order:
         return Matched(())
     board = _Board(readings, order)
