@@ -1,0 +1,182 @@
+"""What an audit says of small clusters: the points it could answer, and the finding that comes first."""
+
+from atoll.core.audit.audit import audit
+from atoll.core.audit.defects import Defect
+from atoll.core.audit.picture import AuditEvent, AuditPod, Blind, Component, Metric, Picture, Role
+from atoll.core.audit.report import Answer, Finding, GpuState, Severity
+from tests.core.audit.pictures import node, picture, pod, uuid
+
+
+def findings(seen: Picture) -> dict[str, Finding]:
+    return {finding.code: finding for finding in audit(seen).findings}
+
+
+def first(seen: Picture) -> Finding:
+    return audit(seen).findings[0]
+
+
+def test_a_pod_over_two_islands_that_one_could_hold_is_split() -> None:
+    found = first(picture(node(), pods=(pod("big", "n1", (2, 3, 4, 5)),)))
+
+    assert (found.code, found.severity, found.pods) == ("PodsSplit", Severity.CRITICAL, ("team/big",))
+    assert found.title == (
+        "n1: team/big holds GPU 2-5 of NUMANode 0 and NUMANode 1, worst link SYS since 2026-11-01T08:00:00Z"
+    )
+
+
+def test_a_pod_that_no_island_could_hold_is_not_split() -> None:
+    assert "PodsSplit" not in findings(picture(node(), pods=(pod("whole", "n1", tuple(range(8))),)))
+
+
+def test_four_free_and_none_intact_is_a_broken_node() -> None:
+    seen = picture(node(), pods=(pod("a", "n1", (0, 1)), pod("b", "n1", (6, 7))))
+
+    report = audit(seen)
+
+    found = report.findings[0]
+    assert found.code == "IslandsBroken"
+    assert "4 GPUs are free and no NUMANode has 4 of them (free per island: 2 of 4, 2 of 4)" in found.title
+    four = next(size for size in report.sizes if size.gpus == 4)
+    assert (four.fits, four.slots, four.slots_empty, four.enough_but_broken) == (0, 0, 2, ("n1",))
+
+
+def test_a_pod_that_waits_for_what_is_free_and_not_whole_comes_first() -> None:
+    seen = picture(node(), pods=(pod("a", "n1", (0, 1)), pod("b", "n1", (6, 7)), pod("wants", "", 4, phase="Pending")))
+
+    found = first(seen)
+
+    assert (found.code, found.pods) == ("WaitsForIsland", ("team/wants",))
+
+
+def test_what_a_wish_would_get_names_the_node_that_atoll_would_take() -> None:
+    seen = picture(node("clean"), node("broken"), pods=(pod("a", "broken", (0,)),))
+
+    sizes = {size.gpus: size for size in audit(seen).sizes}
+
+    assert (sizes[2].best, sizes[8].best) == ("broken", "clean")
+    assert (sizes[4].slots, sizes[4].slots_empty, sizes[1].slots) == (3, 4, 15)
+
+
+def test_gpus_are_drawn_as_free_held_out_or_unknown() -> None:
+    seen = picture(node(), pods=(pod("a", "n1", (1,)), pod("counted", "n1", 1)))
+
+    (drawn,) = audit(seen).nodes
+
+    states = [gpu.state for gpu in drawn.gpus]
+    assert (states[1], set(states) - {states[1]}) == (GpuState.HELD, {GpuState.UNKNOWN})
+    assert (drawn.islands_by, [island.gpus for island in drawn.islands]) == ("NUMANode", [(0, 1, 2, 3), (4, 5, 6, 7)])
+
+
+def test_failed_pods_are_counted_by_who_makes_them_anew() -> None:
+    def lost(n: int, reason: str) -> AuditPod:
+        return pod(
+            f"web-{n}", "n1", 4, phase="Failed", reason=reason, controller="ReplicaSet/web", message="no locality"
+        )
+
+    report = audit(picture(node(), pods=tuple(lost(n, "TopologyAffinityError") for n in range(40))))
+
+    assert [(each.reason, each.where, each.count) for each in report.incidents] == [
+        ("TopologyAffinityError", "team/ReplicaSet/web", 40)
+    ]
+    assert report.findings[0].code == "TopologyRejected"
+    assert report.findings[0].weight == 40
+
+
+def test_events_and_metrics_stand_beside_the_placement() -> None:
+    event = AuditEvent("Pod", "team", "a", "FailedMount", "no", count=3)
+    metric = Metric("DCGM_FI_DEV_GPU_UTIL", {"UUID": uuid("n1", 0), "gpu": "0"}, 93.0)
+
+    (drawn,) = audit(picture(node(), pods=(pod("a", "n1", (0,)),), events=(event,), metrics=(metric,))).nodes
+
+    assert drawn.holders[0].incidents == ("FailedMount ×3", "GPU_UTIL of GPU 0 93")
+
+
+def test_an_xid_is_critical() -> None:
+    metric = Metric("DCGM_FI_DEV_XID_ERRORS", {"UUID": "GPU-1", "Hostname": "n1"}, 79.0)
+
+    assert first(picture(node(), metrics=(metric,))).title == "n1: GPU GPU-1 reported XID 79"
+
+
+def test_a_known_defect_of_the_version_found_is_a_finding_of_its_own() -> None:
+    plugin = Component(Role.DEVICE_PLUGIN, "nvidia-device-plugin", "v0.15.0")
+    defect = Defect("x-1", Role.DEVICE_PLUGIN, "nvidia-device-plugin", "v0.14.0", "v0.16.0", "critical",
+                    "one lost GPU stops all pods", "every GPU pod fails", "upgrade to v0.16.0", "x/y#1")  # fmt: skip
+
+    report = audit(picture(node(), components=(plugin,)), (defect,))
+
+    assert report.findings[0].code == "KnownDefect"
+    assert report.findings[0].fix == "upgrade to v0.16.0"
+    assert [(each.defect.identifier, each.version) for each in report.defects] == [("x-1", "v0.15.0")]
+    newer = Component(Role.DEVICE_PLUGIN, "nvidia-device-plugin", "v0.16.0")
+    assert audit(picture(node(), components=(newer,)), (defect,)).defects == ()
+
+
+def test_policies_that_align_nothing_or_reject_late_are_warned_of() -> None:
+    assert "TopologyManagerNone" in findings(picture(node(policy="none")))
+    assert "RejectsAfterBinding" in findings(picture(node(policy="single-numa-node")))
+    assert not {"TopologyManagerNone", "RejectsAfterBinding"} & findings(picture(node(policy="best-effort"))).keys()
+
+
+def test_one_kind_of_problem_on_many_nodes_is_one_finding() -> None:
+    seen = picture(*(node(f"n{n}", "0000 111") for n in range(30)))
+
+    found = findings(seen)["IslandsUneven"]
+
+    assert found.title == "The islands of 30 nodes differ in size"
+    assert (len(found.nodes), found.evidence[0], found.evidence[-1]) == (
+        30,
+        "n0: the NUMA islands hold 4 + 3 GPUs",
+        "and 18 more",
+    )
+
+
+def test_sound_hardware_is_told_too() -> None:
+    found = first(picture(node(policy="best-effort")))
+
+    assert (found.code, found.title) == (
+        "Whole", "n1: 8 GPUs in 2 NUMANode islands of 4; 16 pairs SYS, 12 pairs PHB"
+    )  # fmt: skip
+
+
+def test_unknown_numa_nodes_are_told_before_anything_else_about_hardware() -> None:
+    assert first(picture(node(islands="????"))).code == "NumaUnknown"
+
+
+def test_indices_that_interleave_and_small_islands_are_told() -> None:
+    assert first(picture(node(islands="0101 0101", policy="best-effort"))).code == "InterleavedIndices"
+    assert first(picture(node(islands="0011 2233", policy="best-effort"))).code == "IslandsSmall"
+
+
+def test_what_could_not_be_seen_is_a_finding_unless_it_is_ordinary() -> None:
+    forbidden = Blind("events", "forbidden", "atoll manifests audit-rbac | kubectl apply -f -")
+    absent = Blind("devices.scheduling.koordinator.sh", "not installed", expected=True)
+
+    report = audit(picture(node(), blind=(forbidden, absent)))
+
+    assert [finding.title for finding in report.findings if finding.code == "NotSeen"] == ["Events: forbidden"]
+    assert report.blind == (forbidden, absent)
+
+
+def test_each_point_says_whether_it_was_answered() -> None:
+    def answers(seen: Picture) -> dict[str, Answer]:
+        return {point.name: point.answer for point in audit(seen).points}
+
+    hardware = answers(picture(node(), pods=None))
+    cluster = answers(
+        picture(
+            node(policy="none"),
+            pods=(pod("a", "n1", (0,)),),
+            events=(AuditEvent("Pod", "team", "a", "Pulled", ""),),
+            components=(
+                Component(Role.KUBERNETES, "kubernetes", "v1.36.2"),
+                Component(Role.DRIVER, "nvidia", "535.1"),
+                Component(Role.DEVICE_PLUGIN, "nvidia-device-plugin", "v0.17.1"),
+            ),
+        )
+    )
+
+    assert hardware == {
+        "topology": Answer.YES, "versions": Answer.NO, "abilities": Answer.NO, "assignments": Answer.NO,
+        "fragments": Answer.PARTLY, "incidents": Answer.NO,
+    }  # fmt: skip
+    assert set(cluster.values()) == {Answer.YES}

@@ -1,0 +1,109 @@
+"""Who holds what, from records of differing worth."""
+
+from atoll.core.audit.occupancy import Occupancy, occupancies, plain_uuid, twice_held
+from atoll.core.audit.picture import Picture
+from atoll.core.machine import Machine
+from atoll.core.reading import Format, MigDevice, SeenGpu, Source
+from tests.core.audit.pictures import machine, node, picture, pod, record, uuid
+
+CHECKPOINT = Source(Format.KUBELET_CHECKPOINT, "kubelet_internal_checkpoint")
+HAMI = Source(Format.HAMI, "cluster")
+
+
+def only(seen: Picture) -> Occupancy:
+    (occupancy,) = occupancies(seen)
+    return occupancy
+
+
+def test_a_pod_holds_the_gpus_that_its_record_names() -> None:
+    found = only(picture(node(), pods=(pod("a", "n1", (4, 5)),)))
+
+    assert (found.free, found.held[0].gpus, found.held[0].source) == (6, 0b110000, found.held[0].pod.recorded[0][0])
+
+
+def test_a_pod_without_a_record_takes_gpus_that_nobody_can_name() -> None:
+    found = only(picture(node(), pods=(pod("a", "n1", 3),)))
+
+    assert (found.free, found.state.hidden, found.state.surely_free) == (5, 3, 0)
+
+
+def test_ended_and_unbound_pods_hold_nothing() -> None:
+    pods = (pod("done", "n1", 8, phase="Succeeded"), pod("failed", "n1", 8, phase="Failed"), pod("waits", "", 8))
+
+    assert only(picture(node(), pods=pods)).free == 8
+
+
+def test_where_no_pods_were_seen_nothing_counts_as_free() -> None:
+    found = only(picture(node(), pods=None))
+
+    assert (found.told, found.free) == (False, None)
+
+
+def test_the_most_trusted_record_wins() -> None:
+    held = pod("a", "n1", (0, 1))
+    twice = (*held.recorded, (HAMI, record((uuid("n1", 6), uuid("n1", 7)))))
+
+    found = only(picture(node(), pods=(pod("a", "n1", 2, recorded=twice[::-1]),)))
+
+    assert found.held[0].gpus == 0b11
+
+
+def test_a_checkpoint_of_the_node_places_a_pod_by_its_uid() -> None:
+    allocations = ((CHECKPOINT, record((uuid("n1", 2),), pod_uid="uid-a")),)
+
+    found = only(picture(node(allocations=allocations), pods=(pod("a", "n1", 1),)))
+
+    assert [(held.label, held.gpus) for held in found.held] == [("team/a", 0b100)]
+
+
+def test_a_checkpoint_is_stale_where_its_pod_is_gone_and_counts_where_no_pods_were_seen() -> None:
+    allocations = ((CHECKPOINT, record((uuid("n1", 2),), pod_uid="gone")),)
+
+    listed = only(picture(node(allocations=allocations), pods=()))
+    alone = only(picture(node(allocations=allocations), pods=None))
+
+    assert (listed.free, listed.stale) == (8, ("pod gone",))
+    assert (alone.free, [held.label for held in alone.held]) == (7, ["pod gone"])
+
+
+def test_the_environment_is_the_truth_where_ids_say_otherwise() -> None:
+    rewritten = record((f"{uuid('n1', 0)}",), pod_uid="a", visible=(uuid("n1", 5),))
+
+    found = only(picture(node(allocations=((CHECKPOINT, rewritten),)), pods=None))
+
+    assert (found.held[0].gpus, found.held[0].rewritten) == (1 << 5, ((uuid("n1", 0),), (uuid("n1", 5),)))
+
+
+def test_replicas_and_mig_devices_lead_to_their_gpu_and_share_it() -> None:
+    real = "GPU-709fac35-5f40-624b-90f7-b0a3db7a97a0"
+    assert {plain_uuid(real), plain_uuid(f"{real}::3"), plain_uuid(f"{real}-2")} == {real}
+    assert (plain_uuid("tegra"), plain_uuid("MIG-1")) == (None, None)
+
+    sliced = (SeenGpu("GPU0", uuid=uuid("n1", 0), mig_devices=(MigDevice(0, "1g.10gb", uuid="MIG-a"),)),)
+    whole = machine("n1", "0000 1111")
+    split = Machine("n1", whole.topology, whole.sources, sliced)
+    found = only(picture(node().__class__("n1", machine=split), pods=(
+        pod("a", "n1", 1, recorded=((HAMI, record(("MIG-a",))),)),
+        pod("b", "n1", 1, recorded=((HAMI, record(("MIG-a",))),)),
+    )))  # fmt: skip
+
+    assert [held.gpus for held in found.held] == [1, 1]
+    assert (found.free, twice_held(found)) == (7, ())
+
+
+def test_two_whole_owners_of_one_gpu_are_told() -> None:
+    found = only(picture(node(), pods=(pod("a", "n1", (3,)), pod("b", "n1", (3, 4)))))
+
+    assert [(n, [held.label for held in owners]) for n, owners in twice_held(found)] == [(3, ["team/a", "team/b"])]
+
+
+def test_a_kubelets_records_alone_make_a_node_of_their_gpus() -> None:
+    ids = tuple(f"GPU-{n}" for n in range(3))
+    allocation = (CHECKPOINT, record(ids[:1], pod_uid="a"))
+    bare = Machine("n1", None, (CHECKPOINT,), allocations=(allocation,), registered=(("nvidia.com/gpu", ids),))
+
+    found = only(picture(node().__class__("n1", machine=bare), pods=None))
+
+    assert (found.state.count, found.free) == (3, 2)
+    assert found.topology is not None
+    assert [device.numa for device in found.topology.devices] == [0, None, None]
