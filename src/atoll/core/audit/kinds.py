@@ -166,5 +166,5 @@ KINDS: tuple[Kind, ...] = (
          "an inventory without UUIDs cannot be published", "add the list", _LIST_UUIDS),
     Kind("NotSeen", INFO, "{n} kinds of objects could not be seen", "what they would have told is missing here",
          "", "atoll manifests audit-rbac | kubectl apply -f -"),
-    Kind("Whole", INFO, "The islands of {n} nodes are whole"),
+    Kind("Whole", INFO, "The islands of {n} nodes, as their hardware makes them"),
 )  # fmt: skip
