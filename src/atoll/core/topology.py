@@ -35,6 +35,7 @@ class LinkKind(StrEnum):
     XGMI = "XGMI"  # AMD
     HCCS = "HCCS"  # Huawei Ascend
     UB = "UB"  # Huawei Ascend, inside a two-chip card
+    SIO = "SIO"  # Huawei Ascend, between the two dies of one chip
     METAXLINK = "MX"
 
 
