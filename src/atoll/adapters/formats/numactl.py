@@ -16,7 +16,6 @@ from atoll.core.reading import CpuLayout, Format, Reading, Remark, Source
 
 NODES_MAX = 1024
 HOLES_MAX = 16
-WRAPPED_MAX = 128
 
 _AVAILABLE = re.compile(r"available:\s*(\d{1,4})\s+nodes?(?:\s*\(([\d,\- ]*)\))?")
 _NODE = re.compile(r"node\s+(\d{1,4})\s+(cpus|size|free):\s*(.*)")
@@ -65,9 +64,9 @@ def offline_remarks(node_cpus: Mapping[int, int], line: int) -> tuple[Remark, ..
     if not missing:
         return ()
     named = ", ".join(map(str, missing[:HOLES_MAX])) + (" …" if len(missing) > HOLES_MAX else "")
-    words = f"CPU {named} is" if len(missing) == 1 else f"{len(missing)} CPUs are"
-    list_of = "" if len(missing) == 1 else f": {named}"
-    return (Remark("OfflineCPU", f"{words} offline{list_of}. No NUMA node lists what lies between the others.", line),)
+    one = len(missing) == 1
+    subject = f"CPU {named} is" if one else f"{len(missing)} CPUs ({named}) are"
+    return (Remark("OfflineCPU", f"{subject} offline: no NUMA node lists {'it' if one else 'them'}.", line),)
 
 
 def missing_cpus(node_cpus: Mapping[int, int]) -> tuple[int, ...]:
@@ -90,33 +89,34 @@ class _Table:
         self._columns: list[int] = []
         self._distances: dict[int, dict[int, int]] = {}
         self._open: list[int] | None = None  # the CPU list that a wrapped line goes on with
-        self._wraps = 0
         self._before = ""
 
     def take(self, number: int, line: str) -> None:
+        """Read one line; what is not numactl's is passed over."""
         body = line.strip()
+        if self._open is not None and _NUMBERS.fullmatch(body):
+            self._wrapped(number, line)
+        elif body:
+            self._open = None
+            if not self._line(number, body):
+                return
+        self.first = self.first or number
+        self._before = line.rstrip("\r")
+
+    def _line(self, number: int, body: str) -> bool:
         if available := _AVAILABLE.fullmatch(body):
             if self._available:
                 raise self._refusal(number, "a second machine", "the output of one machine")
             self._available = (number, int(available[1]), id_mask(available[2]))
         elif node := _NODE.fullmatch(body):
             self._node(number, int(node[1]), node[2], node[3])
-        elif self._open is not None and _NUMBERS.fullmatch(body):
-            self._wrapped(number, line)
-            return
         elif heading := _HEADING.fullmatch(body):
             self._columns = list(map(int, heading[1].split()))
         elif self._columns and (row := _ROW.fullmatch(body)):
             self._row(number, int(row[1]), list(map(int, row[2].split())))
-        elif not body:
-            return
         else:
-            self._open = None
-            return
-        self.first = self.first or number
-        self._before = line.rstrip("\r")
-        if not (node and node[2] == "cpus"):
-            self._open = None
+            return False
+        return True
 
     def _node(self, number: int, node: int, what: str, value: str) -> None:
         if what == "cpus":
@@ -133,15 +133,16 @@ class _Table:
     def _wrapped(self, number: int, line: str) -> None:
         """A list that a terminal or a mail broke: the break may stand between two numbers, or inside one."""
         known, more = self._open or [], list(map(int, line.split()))
-        choices = [[*known, *more]]
-        if known and not self._before.endswith((" ", "\t")) and not line.startswith((" ", "\t")):
-            choices.append([*known[:-1], int(f"{known[-1]}{line.split(maxsplit=1)[0]}"), *more[1:]])
-        fitting = [choice for choice in choices if _is_ascending(choice)]
-        self._wraps += 1
-        if len(fitting) != 1 or not self._open or self._wraps > WRAPPED_MAX * len(self.cpus):
+        choices = [(known[-2:], more)]
+        if not self._before.endswith((" ", "\t")) and not line.startswith((" ", "\t")):
+            joined = int("".join(map(str, (*known[-1:], more[0]))))
+            choices.append((known[-2:-1], [joined, *more[1:]]))
+        fitting = [(left, right) for left, right in choices if _is_ascending([*left, *right])]
+        if len(fitting) != 1 or not known:
             raise self._refusal(number, quoted(line.strip()), "the CPUs of a node on one line")
-        self._open[:] = fitting[0]
-        self._before = line.rstrip("\r")
+        if fitting[0][1] is not more:
+            known.pop()
+        known += fitting[0][1]
 
     def _row(self, number: int, node: int, values: list[int]) -> None:
         if len(values) != len(self._columns):

@@ -22,8 +22,10 @@ class PciFunction:
         address: with domain. `description`: vendor and device by name, "" = unknown.
         class_code, vendor, device: hex ids.
         physical: the physical function, where the file names it.
-        pcie_root, pcie_path: as in `SeenGpu`. `name`: a name of the operating system, such as eth0.
+        pcie_root, pcie_path: as in `SeenGpu`.
         bridge: whether something lies behind it.
+        interface, rdma: names of the operating system, eth0 and mlx5_0.
+        hint: what a person's label calls it, where neither class nor name is told.
     """
 
     address: str
@@ -39,6 +41,7 @@ class PciFunction:
     bridge: bool = False
     interface: str | None = None
     rdma: str | None = None
+    hint: Kind | None = None
 
     @property
     def bus(self) -> str:
@@ -51,7 +54,7 @@ class PciFunction:
             return Kind.OTHER
         if self.interface or self.rdma:
             return Kind.NIC
-        return kind_of(self.address, self.description, self.class_code, self.vendor, self.device)
+        return kind_of(self.address, self.description, self.class_code, self.vendor, self.device) or self.hint
 
     @property
     def maker(self) -> str | None:
