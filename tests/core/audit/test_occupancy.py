@@ -1,6 +1,6 @@
 """Who holds what, from records of differing worth."""
 
-from atoll.core.audit.occupancy import Occupancy, occupancies, plain_uuid, twice_held
+from atoll.core.audit.occupancy import Occupancy, occupancies, gpu_behind, twice_held
 from atoll.core.audit.picture import Picture
 from atoll.core.machine import Machine
 from atoll.core.reading import Format, MigDevice, SeenGpu, Source
@@ -76,8 +76,8 @@ def test_the_environment_is_the_truth_where_ids_say_otherwise() -> None:
 
 def test_replicas_and_mig_devices_lead_to_their_gpu_and_share_it() -> None:
     real = "GPU-709fac35-5f40-624b-90f7-b0a3db7a97a0"
-    assert {plain_uuid(real), plain_uuid(f"{real}::3"), plain_uuid(f"{real}-2")} == {real}
-    assert (plain_uuid("tegra"), plain_uuid("MIG-1")) == (None, None)
+    assert {gpu_behind(real), gpu_behind(f"{real}::3"), gpu_behind(f"{real}-2")} == {real}
+    assert (gpu_behind("tegra"), gpu_behind("MIG-1")) == (None, None)
 
     sliced = (SeenGpu("GPU0", uuid=uuid("n1", 0), mig_devices=(MigDevice(0, "1g.10gb", uuid="MIG-a"),)),)
     whole = machine("n1", "0000 1111")

@@ -7,7 +7,7 @@ controller: one Deployment can leave hundreds of them.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from atoll.core.audit.occupancy import Occupancy, plain_uuid
+from atoll.core.audit.occupancy import Occupancy, gpu_behind
 from atoll.core.audit.picture import AuditEvent, Metric, Picture
 from atoll.core.audit.report import Incident
 from atoll.core.gpuset import positions
@@ -116,7 +116,7 @@ def _frozen(lists: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:
 def _uuid_of(metric: Metric) -> str | None:
     for label in ("UUID", "uuid", "gpu_uuid"):
         if label in metric.labels:
-            return plain_uuid(metric.labels[label])
+            return gpu_behind(metric.labels[label])
     return None
 
 

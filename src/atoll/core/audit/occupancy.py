@@ -13,6 +13,7 @@ from atoll.core.books import Hardware, hardware_of
 from atoll.core.facts import Inventory, NodeConfig
 from atoll.core.facts import Source as InventorySource
 from atoll.core.gpuset import mask_of, positions
+from atoll.core.identity import plain_uuid
 from atoll.core.ledger import Owner
 from atoll.core.machine import Machine
 from atoll.core.node_state import NodeState
@@ -133,27 +134,27 @@ def _topology_of(machine: Machine | None, resources: frozenset[str]) -> NodeTopo
     numa: dict[str, int | None] = {}
     for resource, ids in machine.registered:
         if _is_gpu(resource, resources):
-            numa.update((plain, None) for each in ids if (plain := plain_uuid(each)))
+            numa.update((plain, None) for each in ids if (plain := gpu_behind(each)))
     for _, record in machine.allocations:
         for key, ids in record.devices if _is_gpu(record.resource, resources) else ():
             for each in ids:
-                if plain := plain_uuid(each):
+                if plain := gpu_behind(each):
                     node = int(key) if key.isascii() and key.isdigit() and len(key) < 5 else None
                     numa[plain] = node if node is not None else numa.get(plain)
-        numa.update((uuid, None) for uuid in record.visible if uuid not in numa and plain_uuid(uuid))
+        numa.update((uuid, None) for uuid in record.visible if uuid not in numa and gpu_behind(uuid))
     if not numa or len(numa) > 64:
         return None
     devices = tuple(Device(index, uuid, numa=numa[uuid]) for index, uuid in enumerate(numa))
     return NodeTopology(devices, ((PairLink(),) * len(devices),) * len(devices))
 
 
-def plain_uuid(device_id: str) -> str | None:
+def gpu_behind(device_id: str) -> str | None:
     """The GPU behind a device id: replicas are written `GPU-…::3` or `GPU-…-3`. None for what names no GPU."""
     body = device_id.partition("::")[0]
     if not body.startswith("GPU-"):
         return None
     groups = body.split("-")
-    return "-".join(groups[:6]) if len(groups) > 6 else body
+    return plain_uuid("-".join(groups[:6]) if len(groups) > 6 else body)
 
 
 def _is_gpu(resource: str, resources: frozenset[str]) -> bool:
@@ -185,7 +186,7 @@ class _Lookup:
             return self.position[device_id], False
         if device_id in self.slices:
             return self.slices[device_id], True
-        plain = plain_uuid(device_id)
+        plain = gpu_behind(device_id)
         return (self.position.get(plain), True) if plain else (None, False)
 
 
@@ -224,7 +225,7 @@ def _resolved(records: Iterable[SeenAllocation], lookup: _Lookup) -> Held:
     rewritten = None
     for record in records:
         recorded = tuple(each for _, ids in record.devices for each in ids)
-        plain = tuple(plain_uuid(each) or each for each in recorded)
+        plain = tuple(gpu_behind(each) or each for each in recorded)
         seen = record.visible or recorded
         if record.visible and set(record.visible) != set(plain):
             rewritten = (plain, record.visible)

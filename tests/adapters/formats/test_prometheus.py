@@ -1,0 +1,57 @@
+"""Metrics beside placements: what an exporter serves and what the query API answers."""
+
+import pytest
+
+from atoll.adapters.formats.prometheus import read_json, read_metrics, recognises, recognises_json
+from atoll.adapters.formats.text import DumpFile, decode
+from atoll.core.audit.picture import Metric
+from atoll.core.errors import DumpError
+
+EXPORTER = """\
+# HELP DCGM_FI_DEV_GPU_UTIL GPU utilization (in %).
+# TYPE DCGM_FI_DEV_GPU_UTIL gauge
+DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-aa",Hostname="n1",pod="train-0",namespace="team"} 93
+DCGM_FI_DEV_XID_ERRORS{gpu="0",UUID="GPU-aa"} 0
+go_goroutines 12
+node_load1 NaN
+"""
+
+
+def text(content: str):
+    return decode(DumpFile("metrics.txt", content.encode()))
+
+
+def test_the_samples_about_gpus_are_kept_with_their_labels() -> None:
+    assert recognises(text(EXPORTER))
+    assert read_metrics(text(EXPORTER)) == (
+        Metric("DCGM_FI_DEV_GPU_UTIL", {"gpu": "0", "UUID": "GPU-aa", "Hostname": "n1", "pod": "train-0",
+                                        "namespace": "team"}, 93.0),
+        Metric("DCGM_FI_DEV_XID_ERRORS", {"gpu": "0", "UUID": "GPU-aa"}, 0.0),
+    )  # fmt: skip
+
+
+def test_a_damaged_sample_is_refused_with_its_line() -> None:
+    with pytest.raises(DumpError) as refused:
+        read_metrics(text(EXPORTER + 'DCGM_FI_DEV_GPU_UTIL{gpu="0 93\n'))
+
+    assert refused.value.line == 7
+
+
+def test_other_text_is_not_taken_for_metrics() -> None:
+    assert not recognises(text("GPU0 GPU1\nGPU0 X NV1\n"))
+    assert not recognises(text("Linux host 6.1\nnvidia_uvm 1234 0\n"))
+
+
+def test_the_query_api_answers_vectors_and_ranges() -> None:
+    vector = {"data": {"resultType": "vector", "result": [
+        {"metric": {"__name__": "DCGM_FI_DEV_POWER_USAGE", "UUID": "GPU-aa"}, "value": [1.5, "300.5"]},
+        {"metric": {"__name__": "up"}, "value": [1.5, "1"]},
+        {"metric": {"__name__": "DCGM_FI_DEV_FB_USED"}, "value": [1.5, "NaN"]},
+    ]}}  # fmt: skip
+    matrix = {"data": {"resultType": "matrix", "result": [
+        {"metric": {"__name__": "DCGM_FI_DEV_GPU_UTIL"}, "values": [[1, "3"], [2, "4"]]},
+    ]}}  # fmt: skip
+
+    assert recognises_json(vector)
+    assert read_json(vector) == (Metric("DCGM_FI_DEV_POWER_USAGE", {"UUID": "GPU-aa"}, 300.5),)
+    assert read_json(matrix) == (Metric("DCGM_FI_DEV_GPU_UTIL", {}, 4.0),)
