@@ -1,22 +1,29 @@
-"""`lscpu` and `lscpu -p`: which NUMA nodes and CPUs lie in which socket.
+"""`lscpu`, `lscpu -p`, -e and -J: which NUMA nodes and CPUs lie in which socket.
 
-`lscpu -p` says it per CPU. Plain `lscpu` gives only counts and the CPUs of each NUMA node; that names the sockets when
-there is one, when each NUMA node with CPUs is a socket, or when the kernel numbered the cores socket by socket and
-every node's CPUs fall into one such run. Otherwise the sockets stay unknown.
+`lscpu -p` and -e say it per CPU. The other forms give only counts and the CPUs of each NUMA node; that names the
+sockets when there is one, when each NUMA node with CPUs is a socket, or when the kernel numbered the cores socket by
+socket and every node's CPUs fall into one such run. Otherwise the sockets stay unknown.
 """
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from atoll.adapters.formats.lscpu_forms import REMEDY, foreign_nodes, is_foreign, plain_lines, table_columns
+from atoll.adapters.formats.numactl import offline_remarks
 from atoll.adapters.formats.text import DumpText
 from atoll.core.errors import quoted
 from atoll.core.gpuset import positions
 from atoll.core.id_list import ID_MAX, id_mask
+from atoll.core.reading import CpuLayout, Format, Reading, Remark, Source
 
+SOCKETS_MAX = 64
+
+_SOCKETS_UNKNOWN = re.compile(r"\s*Socket\(s\):\s*-\s*")
 _COUNTED = re.compile(r"(Socket\(s\)|NUMA node\(s\)|Core\(s\) per socket|CPU\(s\)):\s*(\S+)")
 _NODE_CPUS = re.compile(r"NUMA node(\d{1,4}) CPU\(s\):\s*(\S*)")
 _PARSABLE_HEADING = re.compile(r"#\s*CPU,.*\bNode\b", re.IGNORECASE)
+_TABLE_ROW = re.compile(r"\d{1,5}(?:\s+\S+)+")
 _PARSABLE_ROW = re.compile(r"\d{1,5}(?:,[^,\s]*)+")
 
 
@@ -28,27 +35,59 @@ class Sockets:
         node_cpus: NUMA node -> mask of its CPUs; nodes without CPUs have 0.
         socket_of_node: NUMA node with CPUs -> socket, as far as known.
         single: the machine has one socket.
+        count: how many sockets it has, None = unknown.
+        line: where its facts begin.
     """
 
     node_cpus: dict[int, int]
     socket_of_node: dict[int, int]
     single: bool
+    count: int | None = None
+    line: int = 1
+
+
+def recognises(text: DumpText) -> bool:
+    return is_lscpu(text) or is_foreign(plain_lines(text))
+
+
+def read(text: DumpText) -> tuple[Reading, ...]:
+    """One reading with the NUMA nodes, and their sockets as far as they are certain.
+
+    Raises:
+        DumpError: a needed line is missing, damaged, or there twice.
+    """
+    if is_lscpu(text):
+        found = parse_lscpu(text)
+        layout, line = CpuLayout(found.node_cpus, found.socket_of_node, found.count), found.line
+        remarks = offline_remarks(layout.node_cpus, line)
+    else:
+        line, nodes = foreign_nodes(text)
+        layout = CpuLayout(nodes)
+        words = f"lscpu printed in another language, so its sockets were not read. {REMEDY}"
+        remarks = (Remark("NotSupported", words, line), *offline_remarks(nodes, line))
+    return (Reading(Source(Format.LSCPU, text.name, line), cpus=layout, remarks=remarks),)
 
 
 def is_lscpu(text: DumpText) -> bool:
-    return (
-        is_parsable(text)
-        or any(line.lstrip().startswith("Socket(s):") for line in text.lines)
-        or any(_NODE_CPUS.match(line.lstrip()) for line in text.lines)
+    return is_parsable(text) or any(
+        line.startswith("Socket(s):") or _NODE_CPUS.match(line) for _, line in plain_lines(text)
     )
 
 
 def is_parsable(text: DumpText) -> bool:
-    return any(_PARSABLE_HEADING.match(line.strip()) for line in text.lines)
+    return any(_columns(line) for line in text.lines)
+
+
+def _columns(line: str) -> list[str] | None:
+    """The titles above one line per CPU, in the form of -p or of -e."""
+    body = line.strip()
+    if _PARSABLE_HEADING.match(body):
+        return [name.strip().lower() for name in body.lstrip("# ").split(",")]
+    return table_columns(body)
 
 
 def parse_lscpu(text: DumpText) -> Sockets:
-    """Read either form.
+    """Read any form in English.
 
     Raises:
         DumpError: a needed line is missing, damaged, or there twice.
@@ -59,23 +98,28 @@ def parse_lscpu(text: DumpText) -> Sockets:
 def _parse_plain(text: DumpText) -> Sockets:
     counts: dict[str, int] = {}
     node_cpus: dict[int, int] = {}
-    for number, line in enumerate(text.lines, 1):
-        body = line.strip()
+    first = 0
+    for number, body in plain_lines(text):
         if counted := _COUNTED.fullmatch(body):
+            first = first or number
             name, value = counted[1], counted[2]
+            if value == "-":
+                continue  # a virtual machine does not always know its sockets
             if not (value.isascii() and value.isdigit() and len(value) < 6):
                 raise text.line_refusal(number, found=f"{name} {quoted(value)}", expected="a number")
             if name in counts:
                 raise text.line_refusal(number, found=f"{name} twice", expected="the lscpu output of one machine")
             counts[name] = int(value)
         elif listed := _NODE_CPUS.fullmatch(body):
+            first = first or number
             node, cpus = int(listed[1]), id_mask(listed[2]) if listed[2] else 0
             if cpus is None:
                 raise text.line_refusal(number, found=quoted(listed[2]), expected="a list of CPUs such as 0-31,64-95")
             if node in node_cpus:
                 raise text.line_refusal(number, found=f"NUMA node {node} twice", expected="one machine's lscpu")
             node_cpus[node] = cpus
-    for name in ("Socket(s)", "NUMA node(s)"):
+    told = {"NUMA node(s)"} if any(map(_SOCKETS_UNKNOWN.fullmatch, text.lines)) else {"Socket(s)", "NUMA node(s)"}
+    for name in sorted(told):
         if counts.get(name, 0) < 1:
             raise text.end_refusal(found=f"no line {name}", expected="the whole output of `lscpu`")
     if counts["NUMA node(s)"] != len(node_cpus):
@@ -83,8 +127,9 @@ def _parse_plain(text: DumpText) -> Sockets:
             found=f"{len(node_cpus)} of {counts['NUMA node(s)']} NUMA nodes", expected="a CPU list for each NUMA node"
         )
     _check_disjoint(text, node_cpus)
-    sockets, cores = counts["Socket(s)"], counts.get("Core(s) per socket", 0)
-    return Sockets(node_cpus, _sockets_by_number(node_cpus, sockets, cores), single=sockets == 1)
+    sockets, cores = counts.get("Socket(s)"), counts.get("Core(s) per socket", 0)
+    found = {} if sockets is None else _sockets_by_number(node_cpus, sockets, cores)
+    return Sockets(node_cpus, found, single=sockets == 1, count=sockets, line=first)
 
 
 def _sockets_by_number(node_cpus: dict[int, int], sockets: int, cores: int) -> dict[int, int]:
@@ -94,7 +139,7 @@ def _sockets_by_number(node_cpus: dict[int, int], sockets: int, cores: int) -> d
         return dict.fromkeys(nodes, 0)
     if len(nodes) == sockets:
         return {node: socket for socket, node in enumerate(nodes)}
-    if not cores:
+    if not cores or sockets > SOCKETS_MAX:
         return {}
     runs = [0] * sockets
     for cpu in range(max(node_cpus.values()).bit_length()):
@@ -108,8 +153,9 @@ def _sockets_by_number(node_cpus: dict[int, int], sockets: int, cores: int) -> d
 
 
 def _parse_parsable(text: DumpText) -> Sockets:
-    heading = next(line for line in text.lines if _PARSABLE_HEADING.match(line.strip()))
-    columns = [name.strip().lower() for name in heading.strip().lstrip("# ").split(",")]
+    start, heading = next((number, line) for number, line in enumerate(text.lines, 1) if _columns(line))
+    columns = _columns(heading) or []
+    commas = heading.strip().startswith("#")
     if not {"cpu", "socket", "node"} <= set(columns):
         raise text.end_refusal(
             found=f"columns {quoted(heading)}", expected="columns CPU, Socket and Node of `lscpu -p`"
@@ -121,9 +167,11 @@ def _parse_parsable(text: DumpText) -> Sockets:
     seen = 0
     for number, line in enumerate(text.lines, 1):
         body = line.strip()
-        if not _PARSABLE_ROW.fullmatch(body):
+        if not (_PARSABLE_ROW if commas else _TABLE_ROW).fullmatch(body):
             continue  # the comment above the table, a prompt
-        cells = body.split(",")
+        cells = body.split("," if commas else None)
+        if len(cells) > node_at and cells[node_at] in {"", "-"}:
+            continue  # offline
         try:
             cpu, socket, node = (_number(cells[at]) for at in (cpu_at, socket_at, node_at))
         except (IndexError, ValueError):
@@ -140,7 +188,7 @@ def _parse_parsable(text: DumpText) -> Sockets:
             )
     if not node_cpus:
         raise text.end_refusal(found="no CPU", expected="one line per CPU of `lscpu -p`")
-    return Sockets(node_cpus, socket_of_node, single=len(sockets) == 1)
+    return Sockets(node_cpus, socket_of_node, single=len(sockets) == 1, count=len(sockets), line=start)
 
 
 def _number(cell: str) -> int:

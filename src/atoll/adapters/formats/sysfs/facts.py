@@ -125,14 +125,14 @@ class Facts:
         """Give functions the names of their interfaces. What is left are interfaces of unknown address."""
         for (kind, name), address in self.aliases.items():
             self._name(self.functions[address], kind, name)
-        unplaced = []
+        unplaced: list[PciFunction] = []
         for (kind, name), facts in self.by_name.items():
-            address = self.aliases.get((kind, name))
-            if address is None:
+            place = self.aliases.get((kind, name))
+            if place is None:
                 self._name(facts, kind, name)
                 unplaced.append(facts)
             else:
-                function = self.functions[address]
+                function = self.functions[place]
                 for attribute in ("numa", "vendor", "device", "class_code"):
                     if getattr(function, attribute) is None:
                         setattr(function, attribute, getattr(facts, attribute))
