@@ -81,7 +81,7 @@ def read_tables(text: DumpText, grammar: Grammar) -> tuple[TitledTable, ...]:
         DumpError: a table is damaged, has no title, or is there twice with different cells.
     """
     tables: dict[str, TitledTable] = {}
-    number = 1
+    number = read = 1
     while (heading := find_square(text, grammar, number)) is not None:
         title = next(
             (found for line in reversed(text.lines[number - 1 : heading - 1]) if (found := _title(line))), None
@@ -97,8 +97,9 @@ def read_tables(text: DumpText, grammar: Grammar) -> tuple[TitledTable, ...]:
                 heading, found=f"a second table {quoted(title)}", expected="each table once",
                 remedy="Give the output of each node as a file of its own.",
             )  # fmt: skip
-        if len(tables) > TABLES_MAX:
-            raise text.line_refusal(heading, found=f"more than {TABLES_MAX} tables", expected="one node's output")
+        read += 1
+        if read > TABLES_MAX:
+            raise text.line_refusal(heading, found=f"{read} tables", expected="one node's output")
         number = square.end
     return tuple(tables.values())
 

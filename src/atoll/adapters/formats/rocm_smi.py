@@ -57,10 +57,14 @@ def recognises(text: DumpText) -> bool:
     if not any(mark in text.raw for mark in ("GPU", "ROCm")):
         return False
     return any(
-        _BANNER.search(line) or _ROW.match(line.lstrip(_PREFIX)) or (" between two GPUs" in line and has_title(line))
+        _BANNER.search(line) or _ROW.match(line.lstrip(_PREFIX)) or _is_title(line)
         for line in text.lines
         if len(line) <= _LINE_MAX
     )
+
+
+def _is_title(line: str) -> bool:
+    return (" between two GPUs" in line or ("Bandwidth" in line and "==" in line)) and has_title(line)
 
 
 def read(text: DumpText) -> tuple[Reading, ...]:

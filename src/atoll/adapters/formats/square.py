@@ -16,6 +16,9 @@ from atoll.core.errors import DumpError, quoted
 DEVICES_MAX = 64
 LABELS_MAX = 320
 WRAPPED_LINES_MAX = 40
+LINE_MAX = 1 << 15
+TAIL_WORDS_MAX = 64
+"""More than the words of any affinity list that was broken after its commas."""
 
 AFFINITY = re.compile(r"[\d,-]{1,400}|N/?A")
 _CORNERS = frozenset({"GPU", "NPU", "BDF", "Device"})
@@ -93,8 +96,13 @@ class _Heading(NamedTuple):
 
 def find_square(text: DumpText, grammar: Grammar, first: int = 1) -> int | None:
     """The line of the next heading, from line `first` on."""
+    if "\x1b" not in text.raw and grammar.device.search(text.raw) is None:
+        return None
     for number in range(first, len(text.lines) + 1):
-        tokens = _without_corner(words(text.lines[number - 1]), grammar)
+        line = text.lines[number - 1]
+        if len(line) > LINE_MAX or grammar.device.search(line) is None:
+            continue
+        tokens = _without_corner(words(line), grammar)
         if not tokens or grammar.device.fullmatch(tokens[0]) is None or _starts_row(tokens, grammar):
             continue
         if len(tokens) > 1:
@@ -211,7 +219,10 @@ def _read_body(text: DumpText, heading: _Heading, grammar: Grammar) -> tuple[lis
     stream: list[Word] = []
     since = whole  # words since the last label: a row that is not whole goes on in the next line
     for number in range(heading.body, len(text.lines) + 1):
-        tokens = words(text.lines[number - 1])
+        line = text.lines[number - 1]
+        if len(line) > LINE_MAX or len(stream) > len(heading.labels) * (len(heading.labels) + TAIL_WORDS_MAX):
+            raise text.line_refusal(number, found="more words than the table has", expected="one node's table")
+        tokens = words(line)
         if not tokens or (not stream and is_rule(tokens[0])):
             continue
         kept = [Word(token, number, place) for place, token in enumerate(tokens) if token not in aliases]
