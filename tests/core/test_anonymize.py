@@ -1,0 +1,117 @@
+"""A picture without names: every text that could identify is replaced, and the structure stays."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from atoll.core.anonymize import RULES, Kind, anonymized
+from atoll.core.audit.audit import audit
+from atoll.core.audit.picture import AuditEvent, Picture
+from atoll.core.reading import Format, Remark, SeenAllocation, Source
+from atoll.core.topology import NodeTopology, PairLink
+from tests.core.audit.pictures import node, picture, pod, record, uuid
+
+
+def filled(kind: Any, place: str) -> Any:
+    """A value of that type in which every text names its own place, so that what survives can be told."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if kind is NodeTopology:
+        return NodeTopology((filled(get_type_hints(NodeTopology)["devices"], place)[0],), ((PairLink(),),))
+    if kind is str:
+        return f"secret {place}"
+    if origin in {Union, UnionType}:
+        return filled(next(each for each in arguments if each is not type(None)), place)
+    if origin is tuple:
+        members = arguments[:1] if arguments[-1] is Ellipsis else arguments
+        return tuple(filled(each, place) for each in members)
+    if origin is not None and issubclass(origin, Mapping):
+        return {filled(arguments[0], place): filled(arguments[1], place)}
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return next(iter(kind))
+    if is_dataclass(kind):
+        hints = get_type_hints(kind)
+        return kind(**{f.name: filled(hints[f.name], f"{kind.__name__}.{f.name}") for f in fields(kind)})  # type: ignore[operator]
+    return {int: 1, float: 1.0, bool: True}[kind]
+
+
+def texts(value: Any) -> Iterator[str]:
+    if isinstance(value, Enum):
+        return
+    if isinstance(value, str):
+        yield value
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from texts(getattr(value, field.name))
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from texts(key)
+            yield from texts(each)
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from texts(each)
+
+
+def test_only_fields_that_are_written_down_as_harmless_survive() -> None:
+    left = {text.removeprefix("secret ") for text in texts(anonymized(filled(Picture, "?"))) if "secret" in text}
+
+    harmless = {Kind.KEEP, Kind.OURS, Kind.IMAGE}
+    kept = {
+        f"{cls.__name__}.{name}" for cls, rules in RULES.items() for name, kind in rules.items() if kind in harmless
+    }
+    # Where a number or a cell stands beside a name in one tuple, the rule is about the name.
+    beside = {"KubeletPolicies.exclusive_cpus", "Zone.resources", "SeenAllocation.devices"}
+    assert left <= kept | beside | {"Machine.provenance"}
+
+
+def test_every_rule_is_about_a_field_that_exists() -> None:
+    assert {(cls, name) for cls, rules in RULES.items() for name in rules} <= {
+        (cls, field.name) for cls in RULES for field in fields(cls)
+    }
+
+
+def test_names_are_replaced_consistently_so_that_the_audit_says_the_same() -> None:
+    seen = picture(node("gpu-box-7"), pods=(pod("llama-train", "gpu-box-7", (2, 3, 4, 5)),))
+
+    clean = anonymized(seen)
+    report = audit(clean)
+
+    assert [finding.code for finding in report.findings] == [finding.code for finding in audit(seen).findings]
+    assert "node-1: namespace-1/pod-1 holds GPU 2-5" in report.findings[0].title
+    everything = " ".join(texts(clean)) + repr(report)
+    assert not [name for name in ("gpu-box-7", "llama-train", "team", uuid("gpu-box-7", 2)) if name in everything]
+
+
+def test_sentences_of_ours_keep_their_words_and_lose_the_names() -> None:
+    from atoll.core.machine import SeenRemark  # noqa: PLC0415
+
+    told = SeenRemark(Source(Format.SYSFS, "f"), Remark("MaskedUUID", f"{uuid('n1', 1)} on n1 is masked"))
+
+    (clean,) = anonymized(picture(node("n1", remarks=(told,)))).nodes
+
+    assert clean.machine.remarks[0].remark.text == "a0000000-0000-4000-8000-000000000002 on node-1 is masked".replace(
+        "a0000000", "GPU-a0000000"
+    )
+
+
+def test_replicas_of_one_gpu_stay_replicas_of_one_gpu() -> None:
+    real = "GPU-709fac35-5f40-624b-90f7-b0a3db7a97a0"
+    records: tuple[tuple[Source, SeenAllocation], ...] = tuple(
+        (Source(Format.KUBELET_CHECKPOINT, "c"), record((f"{real}{suffix}",))) for suffix in ("::1", "::2", "-3")
+    )
+
+    (clean,) = anonymized(picture(node(), pods=(pod("a", "n1", 3, recorded=records),))).pods
+
+    ids = [ids[0] for _, each in clean.recorded for _, ids in each.devices]
+    assert len({each.removesuffix("::1").removesuffix("::2").removesuffix("-3") for each in ids}) == 1
+    assert [each[-3:] for each in ids] == ["::1", "::2", ids[2][-3:]]
+    assert ids[2].endswith("-3")
+
+
+def test_messages_of_other_programs_are_dropped() -> None:
+    event = AuditEvent("Pod", "team", "a", "FailedScheduling", "0/7 nodes of acme corp", 3)
+
+    (clean,) = anonymized(picture(node(), events=(event,))).events
+
+    assert (clean.reason, clean.count, clean.message, clean.name) == ("FailedScheduling", 3, "", "pod-1")
