@@ -201,7 +201,7 @@ def _fields(value: object) -> dict[str, object]:
     """The fields that differ from their default."""
     return {
         field.name: _plain(given)
-        for field, default in _defaults(type(value))
+        for field, default in _defaults(type(value))  # type: ignore[arg-type]  # mypy: a type is hashable
         if (given := getattr(value, field.name)) != default
     }
 
