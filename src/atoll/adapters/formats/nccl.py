@@ -8,7 +8,6 @@ them surely share none; whether those meet in one root complex is not known.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import combinations
 
 from atoll.adapters.formats.hex_mask import hex_mask, id_ranges
 from atoll.adapters.formats.nccl_links import Fabric, fabric_of
@@ -51,7 +50,8 @@ def _read_host(name: str, root: Element, host: str, parts: Sequence[Element]) ->
             name, found[GPUS_MAX].element.line, 1, found=f"more than {GPUS_MAX} GPUs", expected="one machine"
         )
     fabric = fabric_of(found)
-    gpus, remarks = _with_indices([_gpu(function) for function in found])
+    torn = _torn(found)
+    gpus, remarks = _with_indices([_gpu(function, torn) for function in found])
     return Reading(
         source=Source(Format.NCCL, name, root.line),
         gpus=gpus or None,  # it lists what a job used, so none is not "none there"
@@ -83,7 +83,15 @@ def _is_gpu(function: Function) -> bool:
     return function.element.child("gpu") is not None or is_gpu(function.code, function.vendor, function.device)
 
 
-def _gpu(function: Function) -> SeenGpu:
+def _torn(found: Sequence[Function]) -> frozenset[str]:
+    """Topmost elements that stand below several NUMA nodes: a made-up address was used twice, or a node is wrong."""
+    nodes: dict[str, set[int | None]] = {}
+    for function in found:
+        nodes.setdefault(function.top, set()).add(function.numa)
+    return frozenset(top for top, numas in nodes.items() if len(numas) > 1)
+
+
+def _gpu(function: Function, torn: frozenset[str]) -> SeenGpu:
     gpu = function.element.child("gpu")
     cpus = hex_mask(function.affinity)
     return SeenGpu(
@@ -92,7 +100,7 @@ def _gpu(function: Function) -> SeenGpu:
         pci_address=function.address,
         numa=function.numa,
         cpu_affinity=id_ranges(cpus) if cpus else None,
-        pcie_switch=function.top,
+        pcie_switch=None if function.top in torn else function.top,
     )
 
 
@@ -110,6 +118,8 @@ def _with_indices(gpus: Sequence[SeenGpu]) -> tuple[tuple[SeenGpu, ...], list[Re
 def _class(one: Function, other: Function) -> PcieLink | None:
     """The class of a pair where the tree is sure of it. Without a common switch only NUMA nodes tell."""
     if one.path and other.path and one.top == other.top:
+        if one.numa != other.numa:
+            return None
         return PcieLink.PIX if one.path == other.path else PcieLink.PXB
     if one.numa is not None and other.numa is not None and one.numa != other.numa:
         return PcieLink.SYS
@@ -130,9 +140,5 @@ def _remarks(found: Sequence[Function]) -> Iterator[Remark]:
     if bare:
         text = f"{len(bare)} of {len(found)} GPUs are only PCI functions here: NCCL added nothing of what it saw."
         yield Remark("NotSupported", text, bare[0].element.line)
-    for a, b in combinations(found, 2):
-        if a.top == b.top and a.numa != b.numa:
-            yield Remark(
-                "Inconsistent", f"{a.address} and {b.address} share a switch on two NUMA nodes.", b.element.line
-            )
-            return
+    for top in sorted(_torn(found)):
+        yield Remark("Inconsistent", f"{top} stands below several NUMA nodes, so it is taken for no switch.")

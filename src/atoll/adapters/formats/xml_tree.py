@@ -22,7 +22,7 @@ CHUNK = 1 << 16
 CANDIDATES_MAX = 8
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
-_ROOT = re.compile(r"[ \t]*<([A-Za-z_][\w.:-]{0,99})(?=[\s/>]|$)")
+_ROOT = re.compile(r"[ \t>]*<([A-Za-z_][\w.:-]{0,99})(?=[\s/>]|$)")
 _TAG = re.compile(r"<[A-Za-z_]")
 _DOCTYPE = re.compile(r"""<!DOCTYPE(?:[^\[\]<>"']|"[^"]*"|'[^']*')*>""")
 

@@ -1,0 +1,42 @@
+"""Sets in hexadecimal words, as hwloc, the kernel and NCCL write them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from atoll.adapters.formats.hex_mask import TEXT_MAX, hex_mask, id_ranges
+from atoll.core.id_list import id_mask
+
+
+@pytest.mark.parametrize(
+    ("text", "mask"),
+    [
+        ("0x00000101", 0x101),
+        ("0x00000303,0x03030000,,0x0", 0x303 << 96 | 0x03030000 << 64),
+        ("00000000,ff000000,00000000,ff000000", 0xFF000000 << 64 | 0xFF000000),
+        (" 0xF ", 0xF),
+        ("0x0", 0),
+    ],
+)
+def test_words_are_read_most_significant_first(text: str, mask: int) -> None:
+    assert hex_mask(text) == mask
+
+
+@pytest.mark.parametrize("text", [None, "", "0xf...f", "0xf...f,0xffffffff", "-1", "0x1_0", "x", "1,123456789", "²"])
+def test_endless_sets_and_damage_are_unknown(text: str | None) -> None:
+    assert hex_mask(text) is None
+
+
+def test_sets_beyond_any_machine_are_unknown() -> None:
+    assert hex_mask("f" * TEXT_MAX) is None
+    assert hex_mask("0" * (TEXT_MAX + 1)) is None
+
+
+@given(st.integers(min_value=1, max_value=(1 << 300) - 1))
+def test_ranges_name_the_same_set(mask: int) -> None:
+    assert id_mask(id_ranges(mask)) == mask
+
+
+def test_ranges_are_the_kernels() -> None:
+    assert id_ranges(0b1_0000_1111) == "0-3,8"
+    assert id_ranges(0) == ""
