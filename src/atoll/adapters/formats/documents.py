@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from atoll.adapters.formats.json_text import START, Value, embedded, json_values
-from atoll.adapters.formats.text import DumpText
+from atoll.adapters.formats.text import TEXT_BYTES_MAX, DumpText
 from atoll.adapters.formats.yaml_text import PROMPT, yaml_values
 from atoll.core.errors import DumpError
 
@@ -52,7 +52,8 @@ def documents(text: DumpText) -> tuple[Document, ...]:
     Raises:
         DumpError: broken, too large, too deep, with a key twice, or without any document.
     """
-    body = text.raw if "\x1b" not in text.raw and "[4m" not in text.raw else "\n".join(text.lines)
+    coloured = len(text.raw) <= TEXT_BYTES_MAX and ("\x1b" in text.raw or "[4m" in text.raw)
+    body = "\n".join(text.lines) if coloured else text.raw
     if _json_first(_head(text)):
         _check_size(text, len(body), JSON_MAX, "Split it by node or by kind.")
         found = tuple(Document(value, line) for value, line in json_values(text.name, body))

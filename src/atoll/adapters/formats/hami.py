@@ -10,7 +10,7 @@ from typing import Any
 
 from atoll.adapters.formats.documents import Value, embedded
 from atoll.adapters.formats.hami_codes import TEXT_MAX, Registered, containers, registered
-from atoll.adapters.formats.objects import at, list_at, mapping_at, text_at, text_of
+from atoll.adapters.formats.objects import list_at, mapping_at, text_at, text_of
 from atoll.core.reading import Format, Reading, Remark, SeenAllocation, SeenGpu, Source
 from atoll.core.topology import Health
 
@@ -92,7 +92,7 @@ def _node(source: Source, value: Value, annotations: Mapping[str, str]) -> Readi
         extras |= {"vendor": main, "encoding": seen.encoding, "devices": list(seen.devices)}
     if others := {vendor: list(each.devices) for vendor, each in by_vendor.items() if vendor != main}:
         extras["other_devices"] = others
-    node = text_at(value, "metadata", "name") if at(value, "kind") in {None, "Node"} else ""
+    node = text_at(value, "metadata", "name") if text_at(value, "kind") in {"", "Node"} else ""
     gpus = tuple(_gpu(device) for device in seen.devices) if seen else None
     return Reading(source, node=node, gpus=gpus, remarks=tuple(remarks), extras=extras)
 

@@ -49,10 +49,11 @@ def registered(text: str, value: Value) -> Registered:
     """Read a register annotation; `value` is its JSON, or None where it is none."""
     if isinstance(value, list):
         unnumbered = sum(whole_at(entry, "index") is None for entry in value)
-        devices = tuple(_of_json(entry, 0 if unnumbered == 1 else None) for entry in value[:DEVICES_MAX])
-        readable = tuple(device for device in devices if device["uuid"])
-        return Registered("json", readable, ("an entry without id",) * (len(devices) - len(readable)))
-    devices, unreadable = [], []
+        every = [_of_json(entry, 0 if unnumbered == 1 else None) for entry in value[:DEVICES_MAX]]
+        readable = tuple(device for device in every if device["uuid"])
+        return Registered("json", readable, ("an entry without id",) * (len(every) - len(readable)))
+    devices: list[dict[str, Any]] = []
+    unreadable: list[str] = []
     entries = [entry.strip() for entry in text.split(":")]
     for number, entry in enumerate([each for each in entries if each][:DEVICES_MAX]):
         device = _of_colons(number, entry.split(","))

@@ -55,7 +55,7 @@ def read(name: str, value: Value, line: int) -> tuple[Reading, ...]:
 
 def _labels(value: Value) -> Mapping[str, str]:
     """The labels of an object, or the value itself where it is nothing but labels."""
-    if at(value, "kind") not in {None, "Node"}:
+    if text_at(value, "kind") not in {"", "Node"}:
         return {}
     for path in (("metadata", "labels"), ("labels",), ()):
         found = mapping_at(value, *path)

@@ -15,7 +15,7 @@ from atoll.adapters.formats.json_text import Value
 from atoll.core.errors import DumpError, quoted
 
 DEPTH_MAX = 64
-EVENTS_MAX = 4_000_000
+EVENTS_MAX = 2_000_000
 DOCUMENTS_MAX = 100_000
 EXPECTED = "YAML as `kubectl get -o yaml` prints it"
 
