@@ -65,7 +65,10 @@ def text_of(value: Value) -> str:
 
 def whole_at(value: Value, *path: str) -> int | None:
     """The whole number that lies there, also where it was quoted; None for anything else."""
-    found = at(value, *path)
+    return whole_of(at(value, *path))
+
+
+def whole_of(found: Value) -> int | None:
     if isinstance(found, str):
         return int(found) if _WHOLE.fullmatch(found) else None
     if isinstance(found, bool) or not isinstance(found, int):
