@@ -186,3 +186,8 @@ def test_what_cannot_be_trusted_is_refused(printed: str, found: str) -> None:
         read(printed)
 
     assert refused.value.found == found
+
+
+@pytest.mark.parametrize("line", ["GPU 0: NVIDIA X (UUID: GPU-1)", "GPU 00000000:01:00.0"])
+def test_lists_of_nvidia_smi_are_not_taken(line: str) -> None:
+    assert not rocm_smi.recognises(decode(DumpFile("smi.txt", line.encode())))

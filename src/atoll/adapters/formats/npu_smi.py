@@ -23,7 +23,9 @@ _CLASSES = {
     "SIO": PairLink(None, 1, LinkKind.SIO),
 }
 _UNSUPPORTED = re.compile(
-    r"\b(?:(?:does|do|is|are)\s+)?not\s+support(?:ed)?\b.{0,80}\btopo|\btopo.{0,80}\bnot\s+support", re.IGNORECASE
+    r"\bnot\s{1,8}support(?:ed)?(?:\s{1,8}[\w-]{1,20}){0,3}\s{1,8}topo|"
+    r"^\W{0,40}topo\w{0,8}(?:\s{1,8}[\w-]{1,20}){0,3}\s{1,8}not\s{1,8}support",
+    re.IGNORECASE,
 )
 _MAP_HEADING = re.compile(r"\|?\s*NPU ID\s{1,200}Chip ID\s{1,200}(?P<columns>\S.*)")
 _MAP_ROW = re.compile(r"\|?\s*(\d{1,4})\s{1,200}(\d{1,4})\s{1,200}(\d{1,4}|-)\s(.*)")
@@ -69,7 +71,11 @@ def _unsupported(text: DumpText) -> int | None:
     lines = [(number, line) for number, line in enumerate(text.lines, 1) if line and not line.isspace()]
     if len(lines) > _ANSWER_LINES_MAX:
         return None
-    return next((number for number, line in lines if len(line) <= _LINE_MAX and _UNSUPPORTED.search(line)), None)
+    return next((number for number, line in lines if len(line) <= _LINE_MAX and _says_unsupported(line)), None)
+
+
+def _says_unsupported(line: str) -> bool:
+    return "nvidia" not in line and _UNSUPPORTED.search(line) is not None
 
 
 def _map_heading(text: DumpText) -> int | None:

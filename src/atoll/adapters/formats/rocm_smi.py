@@ -27,7 +27,10 @@ _FIELDS_MAX = 200
 _REMARKS_MAX = 8
 _PREFIX = " \t#/>|;*+%!"
 
-_ROW = re.compile(r"GPU\s{0,8}\[?(\d{1,3})\]?\s{0,40}:\s{0,40}([^:]{1,80}?)\s{0,40}:\s{0,40}(.{0,400})")
+_ROW = re.compile(
+    r"GPU\s{0,8}(?:\[(?P<new>\d{1,3})\]\s{0,40}|(?P<old>\d{1,3})\s{1,40}):"  # nvidia-smi prints "GPU 0:"
+    r"\s{0,40}(?P<name>[^:]{1,80}?)\s{0,40}:\s{0,40}(?P<value>.{0,400})"
+)
 _BANNER = re.compile(r"ROCm System Management Interface|End of ROCm SMI Log")
 _ERROR = re.compile(r"ERROR\b.{0,300}|.{0,200}\bNot supported on the given system\b.{0,100}")
 _WARNING = re.compile(r"WARNING\b.{0,300}")
@@ -81,7 +84,7 @@ def read(text: DumpText) -> tuple[Reading, ...]:
         body = line.strip().lstrip(_PREFIX) if len(line) <= _LINE_MAX else ""
         if row := _ROW.fullmatch(body):
             first = first or number
-            _add(said, text, number, int(row[1]), row[2], row[3])
+            _add(said, text, number, int(row["new"] or row["old"]), row["name"], row["value"])
         elif body.startswith("ERROR") or "Not supported" in body:
             errors.update({body[:200]: number} if _ERROR.fullmatch(body) else {})
         elif body.startswith("WARNING"):
