@@ -88,7 +88,6 @@ CONTRADICTIONS = {
         "Socket(s): 1\nNUMA node(s): 1\nNUMA node0 CPU(s): 0-7\n",
     ],
     "only lscpu": [LSCPU],
-    "two outputs in one file": [render_matrix(NPS4) + render_list(NPS4)],
     "a gap in the list": [
         "".join(render_list(NPS4).splitlines(keepends=True)[:3] + render_list(NPS4).splitlines()[4:5])
     ],
@@ -124,6 +123,16 @@ def test_a_machine_file_adds_what_the_dump_lacks() -> None:
     topology = read(render_matrix(machine), render_machine("nps4", machine))
 
     assert topology == machine
+
+
+def test_a_capture_of_several_commands_is_read_whole() -> None:
+    machine = load("hgx-h100", "n1")
+    capture = f"$ nvidia-smi topo -m\n{render_matrix(machine)}\n$ nvidia-smi -L\n{render_list(machine)}"
+
+    topology = read(capture)
+
+    assert topology == read(render_matrix(machine), render_list(machine))
+    assert topology.uuids_known
 
 
 def test_no_file_and_too_many_files_are_refused() -> None:

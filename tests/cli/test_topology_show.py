@@ -84,7 +84,7 @@ def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytes
         (b"", "empty file"),
         (b"\x00\x01", "control byte"),
         (b"No devices were found\n", "no GPU"),
-        (b"a" * 2_000_000, "1,048,576"),
+        (b"a" * 20_000_000, "16,777,216"),
     ],
 )
 def test_a_bad_file_ends_with_two_and_one_message(

@@ -1,8 +1,9 @@
 """Which files speak of which node.
 
-A reading that names its node belongs to it. In a folder each subfolder is a node, unless its files contradict each
-other: then it is a collection, like loose files. Loose files meet at a usable UUID or at their PCI addresses; a file
-that fits several nodes stays alone and says so, and two captures of one kind are never one.
+An object that names its node belongs to it, and a loose file to the host that it names. In a folder each subfolder is
+a node, unless its files contradict each other: then it is a collection, like loose files. Loose files meet at a usable
+UUID or at their PCI addresses; a file that fits several nodes stays alone and says so, and two captures of one kind
+are never one.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -11,7 +12,10 @@ from pathlib import PurePosixPath
 
 from atoll.core.identity import address_of, plain_uuid, usable_uuids
 from atoll.core.matching import is_complete, own_seats
-from atoll.core.reading import Reading, Remark
+from atoll.core.reading import TRUST, Format, Reading, Remark
+
+_CAPTURES = frozenset(form for form, rank in TRUST.items() if rank < TRUST[Format.MACHINE_FILE])
+"""Outputs of tools. A second one of a kind is another moment or node; API objects of a kind complete each other."""
 
 Group = tuple[str, tuple[Reading, ...]]
 """The node's name and everything that was read about it."""
@@ -66,7 +70,8 @@ def _by_node(files: Iterable[FileReadings]) -> tuple[dict[str, list[FileReadings
     for file in files:
         nodes: dict[str, list[Reading]] = {}
         for reading in file.readings:
-            nodes.setdefault(reading.node, []).append(reading)
+            host = reading.source.format in _CAPTURES and file.folder != ""  # the folder is its node, whatever its name
+            nodes.setdefault("" if host else reading.node, []).append(reading)
         unnamed = nodes.pop("", [])
         for node, readings in nodes.items():
             named.setdefault(node, []).append(FileReadings(file.path, tuple(readings)))
@@ -100,11 +105,14 @@ def _with_named(groups: Sequence[Group], named: dict[str, list[FileReadings]]) -
 
 def _agreeing(files: Sequence[FileReadings]) -> list[list[FileReadings]]:
     """Files that name one node, apart where their GPUs cannot be of one node."""
-    if len(files) == 1 or not _contradict([file.readings for file in files]):
-        return [list(files)]
     sets: list[list[FileReadings]] = []
     for file in sorted(files, key=lambda file: not _Names(file.readings).known):
-        fits = [members for members in sets if not _contradict([_all(members), file.readings])]
+        fits = [
+            members
+            for members in sets
+            if not _contradict([*(other.readings for other in members), file.readings])
+            and not _same_capture(members, file)
+        ]
         if len(fits) == 1:
             fits[0].append(file)
         else:
@@ -137,13 +145,12 @@ def _all(files: Iterable[FileReadings]) -> tuple[Reading, ...]:
 
 def _same_capture(members: Iterable[FileReadings], file: FileReadings) -> bool:
     """Whether a file of this kind is there already and says something else: then they are two moments or nodes."""
-    mine = {reading.source.format: reading for reading in file.readings}
-    return any(
-        reading.source.format in mine and replace(reading, source=mine[reading.source.format].source)
-        != mine[reading.source.format]
-        for member in members
-        for reading in member.readings
-    )  # fmt: skip
+    there = [reading for member in members for reading in member.readings if reading.source.format in _CAPTURES]
+    for mine in file.readings:
+        same = [reading for reading in there if reading.source.format == mine.source.format]
+        if same and not any(replace(reading, source=mine.source) == mine for reading in same):
+            return True
+    return False
 
 
 def _remarked(readings: tuple[Reading, ...], fits: Sequence[str]) -> tuple[Reading, ...]:

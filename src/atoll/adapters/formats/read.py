@@ -1,85 +1,254 @@
-"""Files of one node in, its topology out: each file's format is recognised by content, then all facts are combined.
+"""Files in, what they say out: each file's formats are recognised by content, never by its name.
 
-Nothing is guessed. What cannot be trusted is refused with file, line, column and what was expected.
+A text may be a capture of several commands; every format that recognises a part of it reads that part. Objects are
+read one by one, and those of Kubernetes are kept for whoever looks at the cluster. Nothing is guessed: what cannot be
+trusted is refused with file, line, column and what was expected.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from atoll.adapters.formats.combine import Source, combine, with_sockets
-from atoll.adapters.formats.lscpu import Sockets, is_lscpu, parse_lscpu
+from atoll.adapters.formats import resource_slice
+from atoll.adapters.formats.documents import Document, Value, documents, items_of, looks_structured
 from atoll.adapters.formats.machine_file import is_machine_file, parse_machine
 from atoll.adapters.formats.nvidia_smi.failures import find_failure
-from atoll.adapters.formats.nvidia_smi.gpu_list import lists_gpus, parse_gpu_list
 from atoll.adapters.formats.nvidia_smi.header import find_header, starts_row
-from atoll.adapters.formats.nvidia_smi.matrix import parse_matrix
 from atoll.adapters.formats.nvidia_smi.tokens import words
+from atoll.adapters.formats.readers import OBJECT_FORMATS, XML_FORMATS, TextFormat, text_formats
 from atoll.adapters.formats.text import DumpFile, DumpText, decode
+from atoll.adapters.formats.xml_tree import find_xml, parse_xml
 from atoll.core.errors import DumpError
-from atoll.core.topology import Device, NodeTopology, PairLink
+from atoll.core.joining import join
+from atoll.core.machine import Disagreement, Machine
+from atoll.core.reading import Format, Reading, SeenGpu, SeenNic, Source
+from atoll.core.topology import NodeTopology
 
 FILES_MAX = 32
-EXPECTED = "`nvidia-smi topo -m`, `topo -mp` or `-L`, `lscpu`, `lscpu -p`, or a machine file"
+EXPECTED = (
+    "the output of nvidia-smi, rocm-smi, amd-smi, npu-smi, mx-smi, lstopo, lspci, numactl or lscpu, a sysfs listing, "
+    "an NCCL topology, objects of Kubernetes, a file of the kubelet, or a machine file"
+)
+REMEDY = "Are these files from one node, taken with the same GPUs visible?"
 
-__all__ = ["DumpFile", "read_topology"]
+__all__ = ["DumpFile", "FileContent", "read_file", "read_topology"]
+
+
+@dataclass(frozen=True, slots=True)
+class FileContent:
+    """What one file says.
+
+    Attributes:
+        objects: every API object in it, in order; some of them gave readings too.
+        refused: parts that cannot be trusted, beside others that can.
+    """
+
+    readings: tuple[Reading, ...] = ()
+    objects: tuple[Document, ...] = ()
+    refused: tuple[DumpError, ...] = ()
+
+
+def read_file(file: DumpFile) -> FileContent:
+    """Read everything that is recognised in a file.
+
+    Raises:
+        DumpError: nothing in it can be used.
+    """
+    text = decode(file)
+    if is_machine_file(text) and not _is_object_of_ours(text):
+        return FileContent((_machine_reading(text),))
+    begins_xml = next((line for line in text.lines if line.strip()), "").lstrip("\ufeff \t").startswith("<")
+    if not begins_xml and looks_structured(text):
+        return _structured(text)
+    found = text_formats(text)
+    if not found and find_xml(text) is not None:
+        return _xml(text)
+    if not found:
+        raise find_failure(text) or _unknown(text)
+    failure = find_failure(text) if all(form.fails_as_nvidia_smi for form in found) else None
+    if failure is not None:
+        raise failure
+    return _from_texts(text, found)
+
+
+def _from_texts(text: DumpText, found: Sequence[TextFormat]) -> FileContent:
+    readings: list[Reading] = []
+    refused: list[DumpError] = []
+    for form in found:
+        try:
+            readings += form.read(text)
+        except DumpError as error:
+            refused.append(error)
+    if refused and not readings:
+        raise refused[0]
+    if not readings:
+        raise _unknown(text)
+    return FileContent(tuple(sorted(readings, key=lambda reading: reading.source.line)), refused=tuple(refused))
+
+
+def _xml(text: DumpText) -> FileContent:
+    root = parse_xml(text)
+    for form in XML_FORMATS:
+        if form.recognises(root):
+            return FileContent(form.read(text.name, root))
+    found = f"XML that begins with <{root.tag[:60]}>"
+    raise text.line_refusal(root.line, found=found, expected="XML of lstopo, nvidia-smi -q -x or NCCL")
+
+
+def _structured(text: DumpText) -> FileContent:
+    """Objects; or text that only looks like some, where it is broken as objects and a reader of text knows it."""
+    try:
+        found = documents(text)
+    except DumpError:
+        forms = text_formats(text)
+        if not forms:
+            raise
+        return _from_texts(text, forms)
+    readings: list[Reading] = []
+    objects: list[Document] = []
+    refused: list[DumpError] = []
+    slices: list[tuple[Value, int]] = []  # of one node in several objects, so they are read together
+    for document in found:
+        for item in items_of(document):
+            if resource_slice.recognises(item.value):
+                slices.append((item.value, item.line))
+            try:
+                readings += _of_object(text.name, item)
+            except DumpError as error:
+                refused.append(error)
+            if isinstance(item.value, dict) and "kind" in item.value:
+                objects.append(item)
+    try:
+        readings += resource_slice.readings(text.name, slices)
+    except DumpError as error:
+        refused.append(error)
+    if not readings and refused and not objects:
+        raise refused[0]
+    if not readings and not objects and (forms := text_formats(text)):
+        return _from_texts(text, forms)
+    if not readings and not objects:
+        raise text.line_refusal(found[0].line, found="objects of an unknown kind", expected=EXPECTED)
+    return FileContent(tuple(readings), tuple(objects), tuple(refused))
+
+
+def _of_object(name: str, document: Document) -> Iterator[Reading]:
+    for form in OBJECT_FORMATS:
+        if form.recognises(document.value):
+            yield from form.read(name, document.value, document.line)
+
+
+def _is_object_of_ours(text: DumpText) -> bool:
+    """Whether it is what a cluster prints of Atoll's kinds, which a machine file is not."""
+    keys = (line.strip().lstrip('-{" ').replace('"', "").replace(" ", "") for line in text.lines[:200])
+    return any(key.startswith(("kind:GPU", "kind:PlacementPolicy", "kind:List")) for key in keys)
+
+
+def _unknown(text: DumpText) -> DumpError:
+    try:
+        find_header(text)  # a heading that is too damaged to be recognised says itself what is wrong
+    except DumpError as damaged:
+        return damaged
+    for number, line in enumerate(text.lines, 1):
+        if "GPU" in line and starts_row(words(line)):
+            return text.line_refusal(
+                number, found="rows of a matrix without its heading", expected="the line GPU0 GPU1 … above them",
+                remedy="Is the dump truncated?",
+            )  # fmt: skip
+    return text.line_refusal(1, found="no topology", expected=EXPECTED)
+
+
+def _machine_reading(text: DumpText) -> Reading:
+    topology = parse_machine(text)
+    gpus = tuple(
+        SeenGpu(
+            f"GPU{device.index}",
+            index=device.index,
+            uuid=device.uuid,
+            pci_address=device.pci_address,
+            numa=device.numa,
+            numa_affinity=device.numa_affinity,
+            cpu_affinity=device.cpu_affinity,
+            pcie_root=device.pcie_root,
+            pcie_switch=device.pcie_switch,
+            socket=device.socket,
+            model=device.model,
+            memory_mib=device.memory_mib,
+            mig="Enabled" if device.mig else None,
+            health=device.health,
+        )
+        for device in topology.devices
+    )
+    nics = tuple(SeenNic(nic.name, nic.device, links=nic.links) for nic in topology.nics)
+    source = Source(Format.MACHINE_FILE, text.name)
+    return Reading(source, gpus=gpus, links=topology.links, nics=nics if topology.nics_known else None)
 
 
 def read_topology(files: Sequence[DumpFile]) -> NodeTopology:
-    """Combine the files of one node.
+    """The topology of the one node that the files were taken on: all of them must be right and agree.
 
     Raises:
         DumpError: a file is no topology, is damaged, or contradicts another.
     """
     if not 0 < len(files) <= FILES_MAX:
         raise DumpError("-", 1, 1, found=f"{len(files)} files", expected=f"1 to {FILES_MAX} files of one node")
-    sources: list[Source] = []
-    sockets: list[tuple[Sockets, DumpText]] = []
+    readings: list[Reading] = []
     for file in files:
-        text = decode(file)
-        read = _read(text)
-        if isinstance(read, Sockets):
-            sockets.append((read, text))
-        else:
-            sources.append(read)
-    if not sources:
-        raise DumpError(files[0].name, 1, 1, found="only lscpu", expected="a file that names the GPUs too")
-    topology = combine(sources)
-    for machine, text in sockets:
-        topology = with_sockets(topology, machine, Source(text.name, 1, topology))
-    return topology
-
-
-def _read(text: DumpText) -> Source | Sockets:
-    """Recognise and read one file; a file with two outputs in it is refused."""
-    if is_machine_file(text):
-        return Source(text.name, 1, parse_machine(text))
-    if failure := find_failure(text):
-        raise failure
-    header = find_header(text)
-    found = {"a topo matrix": header is not None, "a GPU list": lists_gpus(text), "lscpu": is_lscpu(text)}
-    kinds = [kind for kind, present in found.items() if present]
-    if len(kinds) > 1:
+        content = read_file(file)
+        if content.refused:
+            raise content.refused[0]
+        _refuse_second_matrix(content.readings)
+        readings += content.readings
+    machine = join("", readings)
+    _check_one_node(readings, machine)
+    if machine.topology is None or not machine.topology.devices:
+        kinds = ", ".join(dict.fromkeys(str(reading.source.format) for reading in readings))
         raise DumpError(
-            text.name, header.line if header else 1, 1, found=" and ".join(kinds), expected="the output of one command",
-            remedy="Give each command's output as a file of its own.",
+            files[0].name, 1, 1, found=f"only {kinds}" if kinds else "no topology",
+            expected="a file that names the GPUs too",
         )  # fmt: skip
-    if header is not None:
-        return Source(text.name, header.line, parse_matrix(text, header).topology())
-    if found["a GPU list"]:
-        gpus = parse_gpu_list(text)
-        indices = [gpu.index for gpu in gpus]
-        if indices != list(range(len(gpus))):
-            listed = ", ".join(map(str, indices))
-            raise text.line_refusal(
-                1, found=f"a list of GPUs {listed}", expected="GPUs from 0 without a gap", remedy="Is a line missing?"
-            )
-        devices = tuple(Device(index=gpu.index, uuid=gpu.uuid, model=gpu.model, mig=gpu.mig) for gpu in gpus)
-        return Source(text.name, 1, NodeTopology(devices, ((PairLink(),) * len(gpus),) * len(gpus)))
-    if found["lscpu"]:
-        return parse_lscpu(text)
-    for number, line in enumerate(text.lines, 1):
-        if "GPU" in line and starts_row(words(line)):
-            raise text.line_refusal(
-                number, found="rows of a matrix without its heading", expected="the line GPU0 GPU1 … above them",
-                remedy="Is the dump truncated?",
+    return machine.topology
+
+
+def _refuse_second_matrix(readings: Sequence[Reading]) -> None:
+    """Matrices name no node, so nothing shows that two outputs of one command in a file are of one node."""
+    seen: set[object] = set()
+    for reading in readings:
+        command = reading.extras.get("command")
+        if reading.source.format != Format.NVIDIA_SMI_TOPO:
+            continue
+        if command in seen:
+            raise DumpError(
+                reading.source.file, reading.source.line, 1, found=f"a second matrix of {command}",
+                expected="one matrix", remedy="Give each command's output of each node as a file of its own.",
             )  # fmt: skip
-    raise text.line_refusal(1, found="no topology", expected=EXPECTED)
+        seen.add(command)
+
+
+def _check_one_node(readings: Sequence[Reading], machine: Machine) -> None:
+    """Refuse what cannot be of one node, or of which a part is missing."""
+    nodes: dict[str, Source] = {}
+    for reading in readings:
+        if reading.node:
+            nodes.setdefault(reading.node, reading.source)
+    if len(nodes) > 1:
+        (first, by), (second, other) = list(nodes.items())[:2]
+        raise DumpError(other.file, other.line, 1, found=f"the node {second}", expected=f"{first}, as in {by.file}")
+    if machine.disagreements:
+        raise _refusal(machine, machine.disagreements[0])
+    for seen in machine.remarks:
+        if seen.remark.code in {"Unmatched", "IncompleteInventory", "Truncated"}:
+            line = seen.remark.line or seen.source.line
+            raise DumpError(
+                seen.source.file, line, 1, found=seen.remark.text.rstrip("."), expected="all GPUs of one node",
+                remedy=REMEDY,
+            )  # fmt: skip
+
+
+def _refusal(machine: Machine, disagreement: Disagreement) -> DumpError:
+    (by, believed), (source, said) = disagreement.said[0], disagreement.said[-1]
+    index = [device.index for device in machine.topology.devices] if machine.topology else []
+    gpus = " and ".join(str(index[at]) for at in disagreement.gpus)
+    what = disagreement.fact.replace("_", " ") + (f" of GPU {gpus}" if gpus else "")
+    return DumpError(
+        source.file, source.line, 1, found=f"{said} as {what}", expected=f"{believed}, as {by.file} says",
+        remedy=REMEDY,
+    )  # fmt: skip

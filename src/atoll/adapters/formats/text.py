@@ -1,15 +1,28 @@
-"""A topology file as bounded, decoded lines that still know where they stood.
+"""A file as bounded, decoded lines that still know where they stood.
 
-Readers work on cleaned lines (no terminal escapes); a refusal names the column in the file as it was given.
+Readers work on cleaned lines (no terminal escapes); a refusal names the column in the file as it was given. Files come
+as tools, editors and shells left them: packed by gzip, in UTF-16, with either line ending, with a stray byte of an old
+code page in a product's name. None of that is a reason to refuse a fact; size and binary content are.
 """
 
 import re
+import zlib
 from dataclasses import dataclass
 
 from atoll.core.errors import DumpError
 
-DUMP_BYTES_MAX = 1 << 20
-"""The largest real dump seen has 60 lines and 12 KiB; beyond this it is some other file."""
+FILE_BYTES_MAX = 256 << 20
+TEXT_BYTES_MAX = 16 << 20
+XML_BYTES_MAX = 32 << 20
+"""What a tool prints of one node has kilobytes; a support bundle's longest text some megabytes. Only lists of API
+objects are larger, and those are JSON."""
+
+HEAD_LINES = 200
+GZIP = b"\x1f\x8b"
+_BOMS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+_STRAY_MAX = 100  # one of so many bytes may be no UTF-8; in a binary file far more are not
+
+EXPECTED = "the text that a tool printed"
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)|\x1b[()][A-Z0-9]|\x1b[=>]")
 _ESCAPE_WITHOUT_ESC = re.compile(r"\[(?:0|4|00|24)?m(?=GPU|\s|$)", re.MULTILINE)  # copied where ESC got lost
@@ -56,35 +69,93 @@ class DumpText:
 
 def decode(file: DumpFile) -> DumpText:
     """Read a file as text, or refuse it as too large, empty or binary."""
-    if len(file.content) > DUMP_BYTES_MAX:
-        raise DumpError(
-            file.name, 1, 1, found=f"more than {DUMP_BYTES_MAX:,} bytes", expected="one command's output",
-            remedy="Is this a log? Cut out the output of `nvidia-smi topo -m`.",
-        )  # fmt: skip
-    if file.content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise DumpError(file.name, 1, 1, found="UTF-16 text", expected="UTF-8", remedy="Save it as UTF-8.")
-    try:
-        raw = file.content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        good = file.content[: error.start].decode("utf-8", "ignore").split("\n")
-        found = f"byte 0x{file.content[error.start]:02x}, which is not UTF-8 text"
-        raise DumpError(
-            file.name, len(good), len(good[-1]) + 1, found=found, expected="the text that nvidia-smi printed"
-        ) from None
+    content = unpacked(file)
+    structured = content[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    _check_size(file.name, content, structured)
+    raw = _text_of(file.name, content)
+    if "\r" in raw:
+        raw = re.sub(r"\r+\n?", "\n", raw)
     text = raw
     if "\x1b" in text:
         text = _ESCAPE.sub("", text)
     if "[4m" in text:
         text = _ESCAPE_WITHOUT_ESC.sub("", text)
     if control := _CONTROL.search(text):
-        before = text[: control.start()].split("\n")
+        line, column = _place(text, control.start())
         raise DumpError(
-            file.name, len(before), len(before[-1]) + 1, found=f"control byte 0x{ord(control[0]):02x}",
-            expected="the text that nvidia-smi printed", remedy="Is this a binary file?",
+            file.name, line, column, found=f"control byte 0x{ord(control[0]):02x}", expected=EXPECTED,
+            remedy="Is this a binary file?",
         )  # fmt: skip
     if not text.strip():
         raise DumpError(
-            file.name, 1, 1, found="an empty file", expected="output of `nvidia-smi topo -m`",
+            file.name, 1, 1, found="an empty file", expected=EXPECTED,
             remedy="Run the command again and look at its exit status.",
         )  # fmt: skip
+    if len(text) > TEXT_BYTES_MAX and structured in {b"{", b"["}:
+        # Objects are read from `raw`; a hundred megabytes of lines would be there for nothing.
+        return DumpText(file.name, raw, tuple(text[: HEAD_LINES * 400].split("\n")[:HEAD_LINES]))
     return DumpText(file.name, raw, tuple(text.split("\n")))
+
+
+def unpacked(file: DumpFile) -> bytes:
+    """The content as it was before gzip, bounded so that a small file cannot fill the memory."""
+    if not file.content.startswith(GZIP):
+        return file.content
+    parts: list[bytes] = []
+    rest, size = file.content, 0
+    try:
+        while rest.startswith(GZIP):
+            member = zlib.decompressobj(wbits=31)
+            part = member.decompress(rest, FILE_BYTES_MAX + 1 - size)
+            size += len(part)
+            if size > FILE_BYTES_MAX:
+                raise DumpError(
+                    file.name, 0, 0, found=f"a gzip file that unpacks to more than {FILE_BYTES_MAX >> 20} MiB",
+                    expected="a packed dump",
+                )  # fmt: skip
+            if not member.eof:
+                raise DumpError(file.name, 0, 0, found="a gzip file that ends early", expected="the whole file")
+            parts.append(part)
+            rest = member.unused_data
+    except zlib.error as error:
+        why = str(error).rpartition(": ")[2][:60]
+        raise DumpError(file.name, 0, 0, found=f"a broken gzip file ({why})", expected="a packed dump") from None
+    return b"".join(parts)
+
+
+def _check_size(name: str, content: bytes, structured: bytes) -> None:
+    most, remedy = TEXT_BYTES_MAX, "Is this a log? Cut out the output of the command."
+    if structured in {b"{", b"["}:
+        most, remedy = FILE_BYTES_MAX, "Split it by node or by kind."
+    elif structured == b"<":
+        most, remedy = XML_BYTES_MAX, "Give the XML of one node."
+    if len(content) > most:
+        raise DumpError(
+            name, 1, 1, found=f"more than {most:,} bytes", expected="one command's output", remedy=remedy
+        )  # fmt: skip
+
+
+def _text_of(name: str, content: bytes) -> str:
+    encoding = _BOMS.get(content[:2])
+    if encoding is not None:
+        try:
+            return content[2:].decode(encoding)
+        except UnicodeDecodeError as error:
+            found = f"broken UTF-16 text at byte {error.start + 2:,}"
+            raise DumpError(name, 1, 1, found=found, expected=EXPECTED, remedy="Save it as UTF-8.") from None
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        first = error.start
+    text = content.decode("utf-8-sig", "replace")
+    if (text.count("\ufffd") - 1) * _STRAY_MAX > len(text):
+        good = content[:first].decode("utf-8", "ignore")
+        line, column = _place(good, len(good))
+        found = f"byte 0x{content[first]:02x}, which is not UTF-8 text"
+        raise DumpError(name, line, column, found=found, expected=EXPECTED)
+    return text  # a word that held such a byte is no number, address or UUID any more, so no fact can be wrong
+
+
+def _place(text: str, at: int) -> tuple[int, int]:
+    """Line and column of a position, both from 1."""
+    return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)

@@ -8,7 +8,7 @@ import typer
 
 from atoll.adapters import catalogue
 from atoll.adapters.formats.read import DumpFile, read_topology
-from atoll.adapters.formats.text import DUMP_BYTES_MAX
+from atoll.adapters.formats.text import FILE_BYTES_MAX
 from atoll.core.errors import DumpError, quoted
 from atoll.core.topology import NodeTopology
 
@@ -29,10 +29,10 @@ def read_files(names: Sequence[str]) -> list[DumpFile]:
 
 def _read(name: str) -> bytes:
     if name == STDIN:
-        return sys.stdin.buffer.read(DUMP_BYTES_MAX + 1)
+        return sys.stdin.buffer.read(FILE_BYTES_MAX + 1)
     try:
         with Path(name).open("rb") as file:
-            return file.read(DUMP_BYTES_MAX + 1)
+            return file.read(FILE_BYTES_MAX + 1)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise DumpError(name, 0, 0, found=f"nothing to read ({why})", expected="a file") from error

@@ -1,0 +1,107 @@
+"""All formats that are read: how each recognises its own, and what reads it. A new format is one line here."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from atoll.adapters.formats import (
+    amd_smi,
+    cpu_manager,
+    hami,
+    koordinator,
+    kubelet_checkpoint,
+    kubelet_config,
+    labels,
+    lscpu,
+    lspci,
+    lstopo,
+    mx_smi,
+    nccl,
+    node_resource_topology,
+    npu_smi,
+    numactl,
+    numatopology,
+    pod_resources,
+    rocm_smi,
+    sysfs,
+)
+from atoll.adapters.formats.nvidia_smi import gpu_list, p2p, query_text, query_xml, topo
+from atoll.adapters.formats.text import DumpText
+from atoll.adapters.formats.xml_tree import Element
+from atoll.core.reading import Reading
+
+
+@dataclass(frozen=True, slots=True)
+class TextFormat:
+    """A tool's text.
+
+    Attributes:
+        vendor: "" = any. Rows of vendors' tools look alike, and no node has GPUs of two: the first vendor counts.
+        fails_as_nvidia_smi: an error of nvidia-smi in the file means that this output is not whole.
+    """
+
+    recognises: Callable[[DumpText], bool]
+    read: Callable[[DumpText], tuple[Reading, ...]]
+    vendor: str = ""
+    fails_as_nvidia_smi: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class XmlFormat:
+    """A tool's XML, by its root element."""
+
+    recognises: Callable[[Element], bool]
+    read: Callable[[str, Element], tuple[Reading, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectFormat:
+    """An object of JSON or YAML: (file, value, line). ResourceSlices are not here: `read` takes them together."""
+
+    recognises: Callable[[Any], bool]
+    read: Callable[[str, Any, int], tuple[Reading, ...]]
+
+
+TEXT_FORMATS = (
+    TextFormat(topo.recognises, topo.read, "NVIDIA", fails_as_nvidia_smi=True),
+    TextFormat(gpu_list.recognises, gpu_list.read, "NVIDIA", fails_as_nvidia_smi=True),
+    TextFormat(p2p.recognises, p2p.read, "NVIDIA", fails_as_nvidia_smi=True),
+    TextFormat(query_text.recognises, query_text.read, "NVIDIA"),
+    TextFormat(query_xml.recognises, query_xml.read, "NVIDIA"),
+    TextFormat(lscpu.recognises, lscpu.read),
+    TextFormat(numactl.recognises, numactl.read),
+    TextFormat(lspci.recognises, lspci.read),
+    TextFormat(sysfs.recognises, sysfs.read),
+    TextFormat(rocm_smi.recognises, rocm_smi.read, "AMD"),
+    TextFormat(amd_smi.recognises, amd_smi.read, "AMD"),
+    TextFormat(npu_smi.recognises, npu_smi.read, "Huawei"),
+    TextFormat(mx_smi.recognises, mx_smi.read, "MetaX"),
+)
+
+
+def text_formats(text: DumpText) -> tuple[TextFormat, ...]:
+    """The formats of which something is in the text."""
+    found: list[TextFormat] = []
+    vendor = ""
+    for form in TEXT_FORMATS:
+        if (not form.vendor or vendor in {"", form.vendor}) and form.recognises(text):
+            found.append(form)
+            vendor = vendor or form.vendor
+    return tuple(found)
+
+
+XML_FORMATS = (XmlFormat(lstopo.recognises, lstopo.read), XmlFormat(nccl.recognises, nccl.read))
+
+OBJECT_FORMATS = (
+    ObjectFormat(rocm_smi.recognises_json, rocm_smi.read_json),
+    ObjectFormat(amd_smi.recognises_json, amd_smi.read_json),
+    ObjectFormat(kubelet_checkpoint.recognises, kubelet_checkpoint.read),
+    ObjectFormat(cpu_manager.recognises, cpu_manager.read),
+    ObjectFormat(pod_resources.recognises, pod_resources.read),
+    ObjectFormat(kubelet_config.recognises, kubelet_config.read),
+    ObjectFormat(node_resource_topology.recognises, node_resource_topology.read),
+    ObjectFormat(numatopology.recognises, numatopology.read),
+    ObjectFormat(hami.recognises, hami.read),
+    ObjectFormat(labels.recognises, labels.read),
+    ObjectFormat(koordinator.recognises, koordinator.read),
+)
