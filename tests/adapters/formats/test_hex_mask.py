@@ -14,6 +14,7 @@ from atoll.core.id_list import id_mask
         ("0x00000101", 0x101),
         ("0x00000303,0x03030000,,0x0", 0x303 << 96 | 0x03030000 << 64),
         ("00000000,ff000000,00000000,ff000000", 0xFF000000 << 64 | 0xFF000000),
+        ("000000,3fffffff", 0x3FFFFFFF),
         (" 0xF ", 0xF),
         ("0x0", 0),
     ],
@@ -22,7 +23,9 @@ def test_words_are_read_most_significant_first(text: str, mask: int) -> None:
     assert hex_mask(text) == mask
 
 
-@pytest.mark.parametrize("text", [None, "", "0xf...f", "0xf...f,0xffffffff", "-1", "0x1_0", "x", "1,123456789", "²"])
+@pytest.mark.parametrize(
+    "text", [None, "", "0xf...f", "0xf...f,0xffffffff", "-1", "0x1_0", "x", "1,123456789", "²", "0,1,2", "0-15"]
+)
 def test_endless_sets_and_damage_are_unknown(text: str | None) -> None:
     assert hex_mask(text) is None
 

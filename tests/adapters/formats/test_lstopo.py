@@ -346,6 +346,11 @@ def test_each_machine_of_a_system_is_a_reading() -> None:
     assert [reading.node for reading in read_all(text)] == ["a", "b"]
 
 
+def test_a_system_without_machines_is_refused() -> None:
+    with pytest.raises(DumpError, match="without a Machine"):
+        read_all('<topology><object type="System"/></topology>')
+
+
 @pytest.mark.parametrize(
     ("inside", "found"),
     [

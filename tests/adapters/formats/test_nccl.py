@@ -177,8 +177,17 @@ def test_without_networks_the_nics_are_unknown() -> None:
     assert read(cpu(0, gpu("0000:01:00.0", 0), '<pci busid="0000:02:00.0" class="0x020000"/>')).nics is None
 
 
-def test_networks_of_no_pci_function_are_passed_over() -> None:
-    assert read(cpu(0, gpu("0000:01:00.0", 0), '<nic><net name="docker0"/></nic>')).nics is None
+def test_a_network_of_no_pci_function_has_no_place_but_its_cpu() -> None:
+    (seen,) = read(cpu(0, gpu("0000:01:00.0", 0), '<nic><net name="eth0"/></nic>')).nics or ()
+
+    assert (seen.name, seen.pci_address, seen.numa, seen.links) == ("eth0", None, 0, ())
+
+
+@pytest.mark.parametrize("bus", ["0001:00:00.0", "0000:00:04.0"])
+def test_behind_a_hypervisor_nobody_knows_which_gpus_share_a_switch(bus: str) -> None:
+    (seen,) = read(cpu(0, gpu(bus, 0))).gpus or ()
+
+    assert seen.pcie_switch is None
 
 
 def test_each_host_of_a_fused_dump_is_a_reading() -> None:
@@ -206,6 +215,8 @@ def test_one_switch_on_two_numa_nodes_is_none() -> None:
     ("parts", "found"),
     [
         ((cpu(0, gpu("0000:0f:00", 0)),), 'a GPU at "0000:0f:00"'),
+        ((cpu(0, '<gpu dev="0"/>'),), "a GPU outside of a <pci>"),
+        (('<gpu dev="0"/>',), "a GPU outside of a <pci>"),
         ((cpu(0, gpu("0000:01:00.0"), gpu("0000:01:00.0")),), 'PCI function "0000:01:00.0" twice'),
         (
             tuple(cpu(0, gpu(f"{n:04x}:01:00.0")) for n in range(nccl.GPUS_MAX + 1)),

@@ -20,7 +20,8 @@ from atoll.core.reading import Format, Reading, Remark, SeenGpu, SeenNic, Source
 from atoll.core.topology import PairLink, PcieLink
 
 GPUS_MAX = 256
-_PARTS = {"cpu", "pci"}
+_PARTS = {"cpu", "pci", "gpu"}
+_ROOT_BUS = ":00"
 
 
 def recognises(root: Element) -> bool:
@@ -62,7 +63,7 @@ def _read_host(name: str, root: Element, host: str, parts: Sequence[Element]) ->
             )
             for a, one in enumerate(found)
         ),
-        nics=tuple(_nics(functions, found)) or None,
+        nics=tuple(_nics(parts, functions, found)) or None,
         remarks=(*remarks, *fabric.remarks, *_remarks(found)),
         extras={
             "version": root.get("version") or "",
@@ -100,8 +101,13 @@ def _gpu(function: Function, torn: frozenset[str]) -> SeenGpu:
         pci_address=function.address,
         numa=function.numa,
         cpu_affinity=id_ranges(cpus) if cpus else None,
-        pcie_switch=None if function.top in torn else function.top,
+        pcie_switch=None if function.top in torn or _is_made_up(function) else function.top,
     )
+
+
+def _is_made_up(function: Function) -> bool:
+    """Whether it hangs on the root bus itself, as only a hypervisor shows a GPU: the switches are hidden then."""
+    return not function.path and function.address[: -len(":00.0")].endswith(_ROOT_BUS)
 
 
 def _with_indices(gpus: Sequence[SeenGpu]) -> tuple[tuple[SeenGpu, ...], list[Remark]]:
@@ -126,13 +132,22 @@ def _class(one: Function, other: Function) -> PcieLink | None:
     return None
 
 
-def _nics(functions: Sequence[Function], gpus: Sequence[Function]) -> Iterator[SeenNic]:
+def _nics(parts: Sequence[Element], functions: Sequence[Function], gpus: Sequence[Function]) -> Iterator[SeenNic]:
+    """The networks by name: those of PCI functions, then those of none, which NCCL puts below some CPU."""
     for function in functions:
         links = tuple(_class(function, gpu) for gpu in gpus)
-        for nic in function.element.all("nic"):
-            for net in nic.all("net"):
-                if name := net.get("name"):
-                    yield SeenNic(name, name, pci_address(function.address), None, function.numa, links=links)
+        for name in _networks(function.element):
+            yield SeenNic(name, name, pci_address(function.address), None, function.numa, links=links)
+    for part in parts:
+        for name in _networks(part):
+            yield SeenNic(name, name, numa=number(part.get("numaid")))
+
+
+def _networks(owner: Element) -> Iterator[str]:
+    for nic in (owner, *owner.all("nic")):
+        for net in nic.all("net"):
+            if name := net.get("name"):
+                yield name
 
 
 def _remarks(found: Sequence[Function]) -> Iterator[Remark]:

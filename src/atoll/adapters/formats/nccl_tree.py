@@ -10,6 +10,7 @@ from atoll.adapters.formats.xml_tree import Element
 from atoll.core.errors import DumpError, quoted
 
 NUMBER_MAX = 4096
+_ON_FUNCTIONS = ("gpu", "nic", "net")
 _HEX = re.compile(r"(?:0x)?([0-9a-f]{1,8})", re.IGNORECASE)
 
 
@@ -43,27 +44,31 @@ def functions_of(name: str, parts: Sequence[Element]) -> tuple[Function, ...]:
     """All functions without functions below them, or with a GPU or NIC on them, in the order of the file.
 
     Raises:
-        DumpError: the address of a GPU cannot be read, or an address is given twice.
+        DumpError: a GPU has no address that can be read, or an address is given twice.
     """
     found: dict[str, Function] = {}
-    # Element, CPU above it, path above it.
+    # Element, the CPU above it, the path above it.
     waiting: list[tuple[Element, Element | None, tuple[str, ...]]] = [(part, None, ()) for part in reversed(parts)]
     while waiting:
         element, cpu, path = waiting.pop()
+        if element.tag == "gpu":
+            raise DumpError(
+                name, element.line, 1, found="a GPU outside of a <pci>", expected="<pci busid=…> around each <gpu>"
+            )
         if element.tag == "cpu":
             waiting.extend((child, element, ()) for child in reversed(element.children))
         if element.tag != "pci":
             continue
         address = _address(name, element)
         leaf = element.child("pci") is None
-        if leaf or element.child("gpu") is not None or element.child("nic") is not None:
+        if leaf or any(element.child(tag) is not None for tag in _ON_FUNCTIONS):
             if address in found:
                 raise DumpError(
                     name, element.line, 1, found=f"PCI function {quoted(address)} twice",
                     expected="one machine's functions, each once",
                 )  # fmt: skip
             found[address] = _function(element, address, cpu, path)
-        waiting.extend((child, cpu, (*path, address)) for child in reversed(element.children))
+        waiting.extend((child, cpu, (*path, address)) for child in reversed(tuple(element.all("pci"))))
     return tuple(found.values())
 
 

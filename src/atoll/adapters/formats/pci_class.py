@@ -33,6 +33,11 @@ def is_gpu_class(code: int) -> bool:
     return code >> 8 in {_DISPLAY, _ACCELERATOR}
 
 
+def is_accelerator(code: int) -> bool:
+    """Whether it is a processing accelerator, which may be a GPU, an NPU or an FPGA."""
+    return code >> 8 == _ACCELERATOR
+
+
 def is_gpu(code: int, vendor: int | None, device: int | None) -> bool:
     """Whether class and ids alone make it a GPU. Where they do not, a driver's device on it still may."""
     if code == _3D:
