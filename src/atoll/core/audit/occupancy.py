@@ -7,6 +7,7 @@ the recorded ids say something else.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from atoll.core.audit.picture import AuditNode, AuditPod, Picture
 from atoll.core.books import Hardware, hardware_of
@@ -24,6 +25,7 @@ from atoll.core.view import Holder, NodeView
 
 NO_TOPOLOGY_KEYS = frozenset({"", "-1", "unknown"})
 """NUMA keys of a checkpoint that name no node."""
+MODELS_MAX = 4096
 LASTING = frozenset({Format.KUBELET_CHECKPOINT})
 """Records that outlive their pods: the kubelet removes ended ones lazily."""
 
@@ -56,13 +58,14 @@ class Occupancy:
 
     Attributes:
         hardware: shape and UUIDs by position; None where the GPUs are not known.
-        topology: by the same positions as the shape.
+        topology: by the same positions as the shape. model: the same without names.
         told: whether anything says who holds GPUs here; without it nothing counts as free or taken.
         stale: records of pods that are gone.
     """
 
     node: AuditNode
     topology: NodeTopology | None
+    model: NodeTopology | None
     hardware: Hardware | None
     view: NodeView
     held: tuple[Held, ...]
@@ -108,10 +111,11 @@ def _occupancy(
 ) -> Occupancy:
     """`known` are the pods that exist, by UID and by name, None where no pods were seen."""
     topology = _topology_of(node.machine, resources)
-    hardware = None
+    hardware, model = None, None
     if topology is not None:
         topology = canonical(topology)
-        hardware = hardware_of(Inventory(node.name, node.uid, InventorySource.PUBLISHED, topology), NodeConfig())
+        model = model_of(topology)
+        hardware = replace(_hardware(model), uuids=tuple(device.uuid for device in topology.devices))
     lookup = _Lookup.of(hardware, node.machine)
     records = _records(node.machine, resources, lookup)
     held: list[Held] = []
@@ -124,7 +128,18 @@ def _occupancy(
     held += strangers
     told = known is not None or bool(node.machine and (node.machine.allocations or node.machine.registered))
     view = _view(node, hardware, held)
-    return Occupancy(node, topology, hardware, view, tuple(held), told, stale)
+    return Occupancy(node, topology, model, hardware, view, tuple(held), told, stale)
+
+
+def model_of(topology: NodeTopology) -> NodeTopology:
+    """The topology without names: equal for all nodes of one model, so that what follows from it is computed once."""
+    devices = (replace(gpu, uuid=gpu.uuid and f"#{n}") for n, gpu in enumerate(topology.devices))
+    return topology.with_devices(tuple(devices))
+
+
+@lru_cache(maxsize=MODELS_MAX)
+def _hardware(model: NodeTopology) -> Hardware:
+    return hardware_of(Inventory("", "", InventorySource.PUBLISHED, model), NodeConfig())
 
 
 def _topology_of(machine: Machine | None, resources: frozenset[str]) -> NodeTopology | None:

@@ -23,6 +23,7 @@ from atoll.core.gpuset import positions
 from atoll.core.machine import Disagreement, Machine
 from atoll.core.scope import CHAIN, Scope
 from atoll.core.shape import Shape
+from atoll.core.topology import NodeTopology
 from atoll.core.unknowns import unknowns_of
 
 ISLAND_SCOPES = (Scope.NUMA_NODE, Scope.NVLINK, Scope.PCIE_SWITCH, Scope.PCIE_ROOT)
@@ -169,11 +170,13 @@ def links_in_words(shape: Shape) -> str:
 
 
 def _unknown(occupancy: Occupancy) -> tuple[str, ...]:
-    if occupancy.topology is None:
-        return ("no source lists this node's GPUs",)
+    return _unknown_of(occupancy.model) if occupancy.model else ("no source lists this node's GPUs",)
+
+
+@lru_cache(maxsize=4096)
+def _unknown_of(model: NodeTopology) -> tuple[str, ...]:
     return tuple(
-        f"{each.fact} of GPU {ranges(each.gpus)}: {each.matters}; {each.remedy}"
-        for each in unknowns_of(occupancy.topology)
+        f"{each.fact} of GPU {ranges(each.gpus)}: {each.matters}; {each.remedy}" for each in unknowns_of(model)
     )
 
 
