@@ -14,16 +14,16 @@ SIM_SEEDS ?= 10000
 FUZZ_CASES ?= 1000000
 SEED ?=
 
-.PHONY: demo test check static e2e fuzz bench sim venv realkube
+.PHONY: demo test check static e2e fuzz bench sim venv realkube chromium
 
 demo: venv  ## the real services on a simulated cluster, in seconds, with no Kubernetes
 	@$(BIN)/atoll demo
 
-check: static  ## under a minute: format, lint, types, layers, every test that needs no cluster
-	@$(PYTEST) -n 2 -m "not e2e"
+check: static  ## under a minute: format, lint, types, layers, every test that needs no cluster and no browser
+	@$(PYTEST) -n 2 -m "not e2e and not browser"
 
 # One pytest run over everything, so that its closing line counts everything.
-test: static realkube  ## check + vectors + corpus + samples of sim and fuzz + e2e; within 60 minutes on 2 cores
+test: static realkube chromium  ## check + vectors + corpus + browser + samples of sim and fuzz + e2e; within 60 minutes on 2 cores
 	@ATOLL_SIM_SEEDS=$(TEST_SIM_SEEDS) ATOLL_FUZZ_CASES=$(TEST_FUZZ_CASES) $(PYTEST)
 
 static: venv
@@ -48,6 +48,9 @@ venv: .venv/.synced
 
 .venv/.synced: uv.lock pyproject.toml .ci/venv
 	@bash .ci/venv $(PYTHON)
+
+chromium:  ## the browser in which the report's page is tested
+	@bash .ci/chromium
 
 realkube:
 	@bash tests/realkube/build.sh
