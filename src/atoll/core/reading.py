@@ -33,10 +33,13 @@ class Format(StrEnum):
     MACHINE_FILE = "machine file"
     GPU_NODE = "GPUNode"
     POD_RESOURCES = "PodResources"
+    POD_STATUS = "pod status"  # allocatedResourcesStatus, which the kubelet writes since 1.36
     KUBELET_CHECKPOINT = "kubelet checkpoint"
     CPU_MANAGER_STATE = "cpu_manager_state"
     MEMORY_MANAGER_STATE = "memory_manager_state"
     KUBELET_CONFIG = "kubelet configuration"
+    LEDGER = "GPULedger"
+    ALLOCATION = "atoll.dev/allocation"
     RESOURCE_SLICE = "ResourceSlice"
     KOORDINATOR_DEVICE = "Koordinator Device"
     NODE_RESOURCE_TOPOLOGY = "NodeResourceTopology"
