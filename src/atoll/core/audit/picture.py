@@ -82,6 +82,7 @@ class AuditPod:
         reason, message: of its status, e.g. TopologyAffinityError.
         gpus: what its containers hold together by requests; init containers that ended are not added.
         by_container: (container, count).
+        parts: what else it asks that is about GPUs, e.g. nvidia.com/mig-1g.10gb.
         started, created: RFC 3339, "" unknown.
         controller: "ReplicaSet/web-7f9", "" for a bare pod.
         asked: its atoll.dev annotations.
@@ -108,6 +109,7 @@ class AuditPod:
     asked: tuple[tuple[str, str], ...] = ()
     recorded: tuple[tuple[Source, SeenAllocation], ...] = ()
     unschedulable: str = ""
+    parts: tuple[tuple[str, int], ...] = ()
 
     @property
     def holds(self) -> bool:
