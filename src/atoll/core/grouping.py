@@ -14,8 +14,11 @@ from atoll.core.identity import address_of, plain_uuid, usable_uuids
 from atoll.core.matching import is_complete, own_seats
 from atoll.core.reading import TRUST, Format, Reading, Remark
 
-_CAPTURES = frozenset(form for form, rank in TRUST.items() if rank < TRUST[Format.MACHINE_FILE])
-"""Outputs of tools. A second one of a kind is another moment or node; API objects of a kind complete each other."""
+_HOSTS = frozenset(form for form, rank in TRUST.items() if rank < TRUST[Format.MACHINE_FILE])
+"""Outputs of tools, which name the host that they ran on; in a folder that names the node, that counts less."""
+
+_MANY = {Format.RESOURCE_SLICE, Format.HAMI}
+"""Sources of which a node has several objects. A second one of any other is another moment or node."""
 
 Group = tuple[str, tuple[Reading, ...]]
 """The node's name and everything that was read about it."""
@@ -70,7 +73,7 @@ def _by_node(files: Iterable[FileReadings]) -> tuple[dict[str, list[FileReadings
     for file in files:
         nodes: dict[str, list[Reading]] = {}
         for reading in file.readings:
-            host = reading.source.format in _CAPTURES and file.folder != ""  # the folder is its node, whatever its name
+            host = reading.source.format in _HOSTS and file.folder != ""  # the folder is its node, whatever its name
             nodes.setdefault("" if host else reading.node, []).append(reading)
         unnamed = nodes.pop("", [])
         for node, readings in nodes.items():
@@ -145,9 +148,14 @@ def _all(files: Iterable[FileReadings]) -> tuple[Reading, ...]:
 
 def _same_capture(members: Iterable[FileReadings], file: FileReadings) -> bool:
     """Whether a file of this kind is there already and says something else: then they are two moments or nodes."""
-    there = [reading for member in members for reading in member.readings if reading.source.format in _CAPTURES]
     for mine in file.readings:
-        same = [reading for reading in there if reading.source.format == mine.source.format]
+        same = [
+            reading
+            for member in members
+            for reading in member.readings
+            if reading.source.format == mine.source.format
+            and (mine.source.format not in _MANY or _Names([reading]).touches(_Names([mine])))
+        ]
         if same and not any(replace(reading, source=mine.source) == mine for reading in same):
             return True
     return False
@@ -202,13 +210,18 @@ class _Names:
         if self.uuids and other.uuids:
             return self.uuids.isdisjoint(other.uuids)
         if self.addresses and other.addresses:
-            return self.addresses.isdisjoint(other.addresses)
+            return not self._nests(other)
         return bool(self.counts and other.counts) and self.counts.isdisjoint(other.counts)
 
     def touches(self, other: "_Names") -> bool:
         """Whether both name a GPU alike, so that a difference in number is a finding and no other node."""
-        uuids = self.uuids & other.uuids
-        return bool(uuids) or (bool(self.addresses & other.addresses) and not (self.uuids and other.uuids))
+        if self.uuids and other.uuids:
+            return not self.uuids.isdisjoint(other.uuids)
+        return bool(self.addresses and other.addresses) and self._nests(other)
+
+    def _nests(self, other: "_Names") -> bool:
+        """Whether one has all addresses of the other: a lost GPU is missing, but no machine has two sets of slots."""
+        return self.addresses <= other.addresses or other.addresses <= self.addresses
 
     def absorb(self, other: "_Names") -> None:
         self.uuids |= other.uuids

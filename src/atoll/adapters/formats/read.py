@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from atoll.adapters.formats import resource_slice
 from atoll.adapters.formats.documents import Document, Value, documents, items_of, looks_structured
+from atoll.adapters.formats.known_topology import reading_of
 from atoll.adapters.formats.machine_file import is_machine_file, parse_machine
 from atoll.adapters.formats.nvidia_smi.failures import find_failure
 from atoll.adapters.formats.nvidia_smi.header import find_header, starts_row
@@ -20,7 +21,7 @@ from atoll.adapters.formats.xml_tree import find_xml, parse_xml
 from atoll.core.errors import DumpError
 from atoll.core.joining import join
 from atoll.core.machine import Disagreement, Machine
-from atoll.core.reading import Format, Reading, SeenGpu, SeenNic, Source
+from atoll.core.reading import Format, Reading, Source
 from atoll.core.topology import NodeTopology
 
 FILES_MAX = 32
@@ -31,6 +32,10 @@ EXPECTED = (
 REMEDY = "Are these files from one node, taken with the same GPUs visible?"
 
 __all__ = ["DumpFile", "FileContent", "read_file", "read_topology"]
+
+
+class UnknownFormatError(DumpError):
+    """Nothing in the file is of a kind that is read here. In a folder that is ordinary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +60,7 @@ def read_file(file: DumpFile) -> FileContent:
     """
     text = decode(file)
     if is_machine_file(text) and not _is_object_of_ours(text):
-        return FileContent((_machine_reading(text),))
+        return FileContent((reading_of(Source(Format.MACHINE_FILE, text.name), parse_machine(text)),))
     begins_xml = next((line for line in text.lines if line.strip()), "").lstrip("\ufeff \t").startswith("<")
     if not begins_xml and looks_structured(text):
         return _structured(text)
@@ -91,7 +96,8 @@ def _xml(text: DumpText) -> FileContent:
         if form.recognises(root):
             return FileContent(form.read(text.name, root))
     found = f"XML that begins with <{root.tag[:60]}>"
-    raise text.line_refusal(root.line, found=found, expected="XML of lstopo, nvidia-smi -q -x or NCCL")
+    expected = "XML of lstopo, nvidia-smi -q -x or NCCL"
+    raise UnknownFormatError(text.name, root.line, 1, found=found, expected=expected)
 
 
 def _structured(text: DumpText) -> FileContent:
@@ -126,7 +132,8 @@ def _structured(text: DumpText) -> FileContent:
     if not readings and not objects and (forms := text_formats(text)):
         return _from_texts(text, forms)
     if not readings and not objects:
-        raise text.line_refusal(found[0].line, found="objects of an unknown kind", expected=EXPECTED)
+        line = found[0].line
+        raise UnknownFormatError(text.name, line, 1, found="objects of an unknown kind", expected=EXPECTED)
     return FileContent(tuple(readings), tuple(objects), tuple(refused))
 
 
@@ -153,33 +160,7 @@ def _unknown(text: DumpText) -> DumpError:
                 number, found="rows of a matrix without its heading", expected="the line GPU0 GPU1 … above them",
                 remedy="Is the dump truncated?",
             )  # fmt: skip
-    return text.line_refusal(1, found="no topology", expected=EXPECTED)
-
-
-def _machine_reading(text: DumpText) -> Reading:
-    topology = parse_machine(text)
-    gpus = tuple(
-        SeenGpu(
-            f"GPU{device.index}",
-            index=device.index,
-            uuid=device.uuid,
-            pci_address=device.pci_address,
-            numa=device.numa,
-            numa_affinity=device.numa_affinity,
-            cpu_affinity=device.cpu_affinity,
-            pcie_root=device.pcie_root,
-            pcie_switch=device.pcie_switch,
-            socket=device.socket,
-            model=device.model,
-            memory_mib=device.memory_mib,
-            mig="Enabled" if device.mig else None,
-            health=device.health,
-        )
-        for device in topology.devices
-    )
-    nics = tuple(SeenNic(nic.name, nic.device, links=nic.links) for nic in topology.nics)
-    source = Source(Format.MACHINE_FILE, text.name)
-    return Reading(source, gpus=gpus, links=topology.links, nics=nics if topology.nics_known else None)
+    return UnknownFormatError(text.name, 1, 1, found="no topology", expected=EXPECTED)
 
 
 def read_topology(files: Sequence[DumpFile]) -> NodeTopology:
@@ -235,7 +216,7 @@ def _check_one_node(readings: Sequence[Reading], machine: Machine) -> None:
     if machine.disagreements:
         raise _refusal(machine, machine.disagreements[0])
     for seen in machine.remarks:
-        if seen.remark.code in {"Unmatched", "IncompleteInventory", "Truncated"}:
+        if seen.remark.code in {"Unmatched", "IncompleteInventory"}:
             line = seen.remark.line or seen.source.line
             raise DumpError(
                 seen.source.file, line, 1, found=seen.remark.text.rstrip("."), expected="all GPUs of one node",

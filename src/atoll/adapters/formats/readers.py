@@ -7,6 +7,7 @@ from typing import Any
 from atoll.adapters.formats import (
     amd_smi,
     cpu_manager,
+    gpu_node,
     hami,
     koordinator,
     kubelet_checkpoint,
@@ -103,5 +104,6 @@ OBJECT_FORMATS = (
     ObjectFormat(numatopology.recognises, numatopology.read),
     ObjectFormat(hami.recognises, hami.read),
     ObjectFormat(labels.recognises, labels.read),
+    ObjectFormat(gpu_node.recognises, gpu_node.read),
     ObjectFormat(koordinator.recognises, koordinator.read),
 )

@@ -1,0 +1,248 @@
+"""A folder or packed bundle of files, as machines: each subfolder is a node, loose files meet at their GPUs.
+
+A bundle is never all right, so nothing in it stops the rest: what is refused, unreadable or too much becomes a note
+with file, line and reason. Links that lead out of the folder are not followed, and everything is counted.
+"""
+
+import os
+import stat
+import tarfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from atoll.adapters.formats.documents import Document
+from atoll.adapters.formats.read import FileContent, UnknownFormatError, read_file
+from atoll.adapters.formats.text import FILE_BYTES_MAX, DumpFile
+from atoll.core.audit.picture import Blind
+from atoll.core.errors import AtollError, DumpError
+from atoll.core.grouping import FileReadings, group
+from atoll.core.joining import join
+from atoll.core.machine import Machine
+
+FILES_MAX = 50_000
+DEPTH_MAX = 16
+TOTAL_BYTES_MAX = 1 << 30
+PACKED_BYTES_MAX = 4 << 30
+"""Of a packed bundle all bytes must be gone through, also those of files that are not read."""
+
+NOTES_MAX = 1_000
+_SKIPPED_FOLDERS = {"__pycache__", "node_modules"}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One API object and the file that it stands in."""
+
+    file: str
+    document: Document
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """What a folder says.
+
+    Attributes:
+        machines: every node of which something was read, by name.
+        objects: every Kubernetes object, for whoever looks at the cluster.
+        blind: what could not be read, and why. Files of other kinds are noted as expected.
+        files: how many files something was read from.
+    """
+
+    origin: str
+    machines: tuple[Machine, ...] = ()
+    objects: tuple[Found, ...] = ()
+    blind: tuple[Blind, ...] = ()
+    files: int = 0
+
+
+def is_bundle(path: Path) -> bool:
+    """Whether the path is a folder or a tar file."""
+    if path.is_dir():
+        return True
+    try:
+        return path.is_file() and tarfile.is_tarfile(path)
+    except (OSError, tarfile.TarError, EOFError):
+        return False
+
+
+def read_bundle(path: Path) -> Bundle:
+    """Read a folder, or a tar file without unpacking it to disk.
+
+    Raises:
+        AtollError: the path itself cannot be read.
+    """
+    reader = _Reader()
+    if path.is_dir():
+        reader.take_folder(path)
+    else:
+        reader.take_tar(path)
+    return reader.bundle(str(path))
+
+
+def read_files(files: Sequence[DumpFile]) -> Bundle:
+    """Read files that are already in memory, by their path in the bundle."""
+    reader = _Reader()
+    for file in files:
+        reader.take(file)
+    return reader.bundle("")
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Files in, one after the other; their content is let go at once."""
+
+    files: list[FileReadings] = field(default_factory=list)
+    objects: list[Found] = field(default_factory=list)
+    notes: list[Blind] = field(default_factory=list)
+    bytes_read: int = 0
+    count: int = 0
+
+    def bundle(self, origin: str) -> Bundle:
+        machines = tuple(join(name, readings) for name, readings in group(self.files))
+        hidden = len(self.notes) - NOTES_MAX
+        notes = self.notes[:NOTES_MAX]
+        if hidden > 0:
+            notes.append(Blind(f"{hidden:,} more files", "were not read for reasons like these"))
+        return Bundle(origin, machines, tuple(self.objects), tuple(notes), len(self.files))
+
+    def take(self, file: DumpFile) -> None:
+        """Read one file; a refusal is noted."""
+        if not file.content.strip():
+            self.note(file.name, "is empty", expected=True)
+            return
+        try:
+            content = read_file(file)
+        except UnknownFormatError as unknown:
+            self.note(_place(unknown), f"found {unknown.found}", expected=True)
+            return
+        except DumpError as error:
+            self.note(_place(error), _why(error), error.remedy)
+            return
+        for refused in content.refused:
+            self.note(_place(refused), _why(refused), refused.remedy)
+        self._keep(file.name, content)
+
+    def _keep(self, name: str, content: FileContent) -> None:
+        self.objects += [Found(name, document) for document in content.objects]
+        if content.readings or content.objects:
+            self.files.append(FileReadings(name, content.readings))
+
+    def note(self, what: str, why: str, remedy: str = "", *, expected: bool = False) -> None:
+        self.notes.append(Blind(what, why, remedy, expected))
+
+    def take_folder(self, root: Path) -> None:
+        for path in self._walk(root, root.resolve()):
+            name = path.relative_to(root).as_posix()
+            if is_tar(path):
+                self.take_tar(path, name + "/")
+                continue
+            try:
+                with path.open("rb") as file:
+                    content = file.read(FILE_BYTES_MAX + 1)
+            except OSError as error:
+                self.note(name, f"cannot be read ({error.strerror or error})", "Read it as its owner.")
+                continue
+            if not self._admits(name, len(content)):
+                return
+            self.take(DumpFile(name, content))
+
+    def _admits(self, name: str, size: int) -> bool:
+        """Whether one more file is within the bounds of the whole."""
+        self.count += 1
+        self.bytes_read += size
+        if self.count <= FILES_MAX and self.bytes_read <= TOTAL_BYTES_MAX:
+            return True
+        bound = f"{FILES_MAX:,} files or {TOTAL_BYTES_MAX >> 20:,} MiB"
+        self.note(name, f"and what follows was not read: the folder holds more than {bound}", "Give a part of it.")
+        return False
+
+    def _walk(self, root: Path, real_root: Path) -> Iterator[Path]:
+        """Every file below, in order of names; folders are gone through once and not through links."""
+        waiting = [(root, 0)]
+        while waiting:
+            folder, depth = waiting.pop()
+            try:
+                entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+            except OSError as error:
+                if folder == root:
+                    raise AtollError(f"{root}: cannot be read ({error.strerror or error})") from error
+                self.note(_name(folder, root), f"cannot be opened ({error.strerror or error})", "Read it as its owner.")
+                continue
+            folders = []
+            for entry in entries:
+                path = folder / entry.name
+                if entry.name.startswith(".") or entry.name in _SKIPPED_FOLDERS:
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append((path, depth + 1))
+                elif self._is_inside(path, root, real_root):
+                    yield path
+            for path, below in reversed(folders):
+                if below > DEPTH_MAX:
+                    self.note(_name(path, root), f"lies more than {DEPTH_MAX} folders deep and was not opened")
+                else:
+                    waiting.append((path, below))
+
+    def _is_inside(self, path: Path, root: Path, real_root: Path) -> bool:
+        """Whether it is a regular file, also behind a link that stays in the folder."""
+        try:
+            regular = stat.S_ISREG(path.stat().st_mode)
+            inside = not path.is_symlink() or path.resolve().is_relative_to(real_root)
+        except (OSError, RuntimeError) as error:
+            self.note(_name(path, root), f"cannot be followed ({error})")
+            return False
+        if not inside:
+            self.note(_name(path, root), "is a link that leads out of the folder and was not followed")
+        elif not regular and not path.is_dir():
+            self.note(_name(path, root), "is no regular file", expected=True)
+        return regular and inside
+
+    def take_tar(self, path: Path, prefix: str = "") -> None:
+        """Read a tar file from front to back; nothing of it is written anywhere."""
+        passed = 0
+        try:
+            with tarfile.open(path, mode="r|*") as tar:
+                for member in tar:
+                    passed += max(member.size, 0)
+                    if passed > PACKED_BYTES_MAX:
+                        self.note(prefix + member.name, f"lies behind {PACKED_BYTES_MAX >> 30} GiB and was not read")
+                        return
+                    if not member.isreg():
+                        continue
+                    name = prefix + _inner_name(member.name)
+                    if member.size > FILE_BYTES_MAX:
+                        self.note(name, f"has more than {FILE_BYTES_MAX >> 20} MiB", "Split it by node or by kind.")
+                        continue
+                    if not self._admits(name, member.size):
+                        return
+                    stream = tar.extractfile(member)
+                    if stream is not None and not Path(name).name.startswith("."):
+                        self.take(DumpFile(name, stream.read()))
+        except (tarfile.TarError, OSError, EOFError, ValueError) as error:
+            self.note(prefix.rstrip("/") or str(path), f"is a broken tar file ({str(error)[:80]})", "Pack it again.")
+
+
+def is_tar(path: Path) -> bool:
+    """Whether a file is a tar file, by its name and content."""
+    name = path.name.lower()
+    if not name.endswith((".tar", ".tgz", ".tar.gz", ".tar.xz", ".tar.bz2", ".txz", ".tbz2")):
+        return False
+    return is_bundle(path)
+
+
+def _inner_name(name: str) -> str:
+    """A member's path without what would lead elsewhere; it only names the file."""
+    return "/".join(part for part in name.replace("\\", "/").split("/") if part not in {"", ".", ".."})
+
+
+def _name(path: Path, root: Path) -> str:
+    return path.relative_to(root).as_posix()
+
+
+def _place(error: DumpError) -> str:
+    return f"{error.file}:{error.line}" if error.line else error.file
+
+
+def _why(error: DumpError) -> str:
+    return f"was refused: found {error.found}; expected {error.expected}"
