@@ -7,6 +7,8 @@ import pytest
 from atoll.adapters.formats import lstopo
 from atoll.adapters.formats.text import DumpFile, decode
 from atoll.adapters.formats.xml_tree import parse_xml
+from atoll.core.gpuset import positions
+from atoll.core.id_list import id_mask, single_id
 from atoll.core.reading import Reading, SeenGpu
 from tests.data import Row, cases, data_folder
 
@@ -38,6 +40,8 @@ def answers_of(reading: Reading) -> dict[str, Any]:
     """The corpus' keys, derived from nothing but the parsed value."""
     functions = reading.gpus or ()
     gpus = [gpu for gpu in functions if gpu.physical is None]
+    for gpu in gpus:
+        assert gpu.numa == single_id(gpu.numa_affinity)
     return {
         "hwloc_xml_version": reading.extras["hwloc_xml_version"],
         "numa_nodes": sorted(reading.cpus.node_cpus if reading.cpus else ()),
@@ -54,8 +58,8 @@ def answers_of(reading: Reading) -> dict[str, Any]:
 def answer_of(gpu: SeenGpu, reading: Reading) -> dict[str, Any]:
     return {
         "bus": gpu.pci_address,
-        "numa": [gpu.numa],
-        "root": reading.extras["root_buses"][gpu.pcie_root],
+        "numa": list(positions(id_mask(gpu.numa_affinity) or 0)),
+        "root": reading.extras["root_buses"].get(gpu.pcie_root),
         "parents": list(gpu.pcie_path or ()),
         "os_devices": list(gpu.os_devices),
         "uuid": gpu.uuid,
