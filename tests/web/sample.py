@@ -93,6 +93,46 @@ def node(name: str, pattern: str, *, split: str = "", model: str = "NVIDIA H100 
     )
 
 
+COMPONENTS = (
+    Component(Role.KUBERNETES, "kubernetes", "v1.34.2", source="/version"),
+    Component(Role.DRIVER, "nvidia", "570.133.20", nodes=("gpu-a", "gpu-b"), source="nvidia-smi.txt"),
+    Component(
+        Role.DEVICE_PLUGIN,
+        "nvidia-device-plugin",
+        "v0.18.1",
+        settings=(("MIG_STRATEGY", "single"), ("DEVICE_LIST_STRATEGY", "envvar")),
+        source="DaemonSet gpu-operator/nvidia-device-plugin-daemonset",
+    ),
+    Component(Role.SCHEDULER, "volcano", ""),
+)
+
+FINDINGS = (
+    Finding(
+        "PodsSplit",
+        Severity.CRITICAL,
+        "ml/train-c-gpu-b crosses two NUMA nodes although one could hold it",
+        ("GPUs 2, 3 of NUMANode 0 and 4, 5 of NUMANode 1, worst link SYS", "read from the kubelet checkpoint"),
+        effect="Its all-reduce goes over the CPU interconnect; similar jobs on gpu-c run inside one node.",
+        fix="Restart it when a whole island is free, with atoll.dev/policy Restricted.",
+        command="kubectl -n ml get pod train-c-gpu-b -o wide",
+        nodes=("gpu-b",),
+        pods=("ml/train-c-gpu-b",),
+        weight=4,
+    ),
+    Finding(
+        "Fragmented",
+        Severity.WARNING,
+        "gpu-a has 4 GPUs free and no intact four",
+        ("NUMANode 0: 2 of 4 free", "NUMANode 1: 2 of 4 free"),
+        effect="A pod of four that is bound there is split or rejected after binding.",
+        fix="Place pods of two on one island; moving ml/train-b-gpu-a would free NUMANode 1.",
+        nodes=("gpu-a",),
+        weight=4,
+    ),
+    Finding("PolicyBestEffort", Severity.INFO, "Topology Manager is best-effort on all nodes", weight=1),
+)
+
+
 def troubled() -> Report:
     """Eight GPUs per node, pods split over islands, a broken GPU, a doubt, and versions with defects."""
     nodes = (
@@ -102,18 +142,6 @@ def troubled() -> Report:
         node("gpu-d", "....|...."),
         node("gpu-e", "????|????", disagreements=("NUMA node of GPU 3: sysfs says 0, nvidia-smi says 1.",)),
         *(node(f"gpu-f{number}", "AAAA|BBBB") for number in range(6)),
-    )
-    components = (
-        Component(Role.KUBERNETES, "kubernetes", "v1.34.2", source="/version"),
-        Component(Role.DRIVER, "nvidia", "570.133.20", nodes=("gpu-a", "gpu-b"), source="nvidia-smi.txt"),
-        Component(
-            Role.DEVICE_PLUGIN,
-            "nvidia-device-plugin",
-            "v0.18.1",
-            settings=(("MIG_STRATEGY", "single"), ("DEVICE_LIST_STRATEGY", "envvar")),
-            source="DaemonSet gpu-operator/nvidia-device-plugin-daemonset",
-        ),
-        Component(Role.SCHEDULER, "volcano", ""),
     )
     return Report(
         origin="https://10.20.0.1:6443",
@@ -127,36 +155,12 @@ def troubled() -> Report:
             Point("fragments", Answer.YES),
             Point("incidents", Answer.NO, "events are older than an hour"),
         ),
-        findings=(
-            Finding(
-                "PodsSplit",
-                Severity.CRITICAL,
-                "ml/train-c-gpu-b crosses two NUMA nodes although one could hold it",
-                ("GPUs 2, 3 of NUMANode 0 and 4, 5 of NUMANode 1, worst link SYS", "read from the kubelet checkpoint"),
-                effect="Its all-reduce goes over the CPU interconnect; similar jobs on gpu-c run inside one node.",
-                fix="Restart it when a whole island is free, with atoll.dev/policy Restricted.",
-                command="kubectl -n ml get pod train-c-gpu-b -o wide",
-                nodes=("gpu-b",),
-                pods=("ml/train-c-gpu-b",),
-                weight=4,
-            ),
-            Finding(
-                "Fragmented",
-                Severity.WARNING,
-                "gpu-a has 4 GPUs free and no intact four",
-                ("NUMANode 0: 2 of 4 free", "NUMANode 1: 2 of 4 free"),
-                effect="A pod of four that is bound there is split or rejected after binding.",
-                fix="Place pods of two on one island; moving ml/train-b-gpu-a would free NUMANode 1.",
-                nodes=("gpu-a",),
-                weight=4,
-            ),
-            Finding("PolicyBestEffort", Severity.INFO, "Topology Manager is best-effort on all nodes", weight=1),
-        ),
+        findings=FINDINGS,
         nodes=nodes,
-        components=components,
+        components=COMPONENTS,
         defects=tuple(
             DefectView(match.defect, match.component.name, match.component.version, match.component.nodes)
-            for match in matching(known_defects(), components).found
+            for match in matching(known_defects(), COMPONENTS).found
         ),
         abilities=(
             Ability(
