@@ -91,7 +91,7 @@ def _spans(text: DumpText) -> list[Span]:
             last = number  # damaged, which the list's reader refuses
         elif first and _LINK_LINE.match(line):
             first, links = 0, True
-        elif not listed and body and (queried or begins_other_output(line)):
+        elif (first or links or "nvidia-smi" in line) and (queried or begins_other_output(line)):
             if first:
                 spans.append((first, last))
             first, links = 0, _LINKS_COMMAND.search(line) is not None or (links and "nvidia-smi" not in line)

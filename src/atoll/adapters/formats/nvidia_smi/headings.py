@@ -14,6 +14,7 @@ from atoll.adapters.formats.text import DumpText
 MATRICES_MAX = 64
 LEGEND_AFTER_MAX = 12
 CANDIDATES_MAX = 2_000
+HEADING_MAX = 16_384
 
 STATUSES = frozenset({"OK", "CNS", "GNS", "TNS", "DR", "NS", "U"})
 """The cells of `topo -p2p` beside X: OK, chipset, GPU or topology not supported, disabled, not supported, unknown."""
@@ -86,7 +87,7 @@ def headings(text: DumpText) -> list[tuple[int, Kind]]:
     found: list[tuple[int, Kind]] = []
     candidates = 0
     for number, line in enumerate(text.lines, 1):
-        if "GPU" not in line or not is_heading(words(line)):
+        if "GPU" not in line or len(line) > HEADING_MAX or not is_heading(words(line)):
             continue
         candidates += 1
         if candidates > CANDIDATES_MAX:

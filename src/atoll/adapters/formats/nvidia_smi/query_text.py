@@ -13,8 +13,9 @@ from atoll.core.errors import DumpError
 from atoll.core.reading import Reading
 
 LOGS_MAX = 64
+DEPTH_READ = 2
 
-_LOG = re.compile(r"={3,}\s{0,9}(?:NV|IX)SMI LOG\s{0,9}={3,}")
+_LOG = re.compile(r"(?<!=)={3,}+\s{0,9}(?:NV|IX)SMI LOG\s{0,9}={3}")
 _GPU = re.compile(r"GPU\s{1,9}([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])")
 _OUTSIDE = re.compile(r"[#=_*+-]{5,}|.*(?:nvidia-smi|ixsmi)\b")
 _MIG_DEVICE = "mig_device"
@@ -111,7 +112,7 @@ class _Reader:
             self._stack.append((depth, label))
 
     def _keep(self, gpu: QueriedGpu, path: list[str], label: str, value: str) -> None:
-        gpu.add(path_of([*path, label]), value)
+        gpu.add(path_of([*path, label]) if len(path) < DEPTH_READ else "", value)
         if self._mig is not None and len(path) == 1 and path_of(path) == _MIG_DEVICE:
             self._mig.add(path_of([label]), value)
         if self._flat:
