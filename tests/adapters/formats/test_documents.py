@@ -137,6 +137,7 @@ STRUCTURED = {
     "[\n{\n}\n]": True,
     "# a comment\n---\napiVersion: v1\n": True,
     'nvidia.com/gpu.count: "8"\n': True,
+    '    nvidia.com/gpu.count: "8"\n    nvidia.com/gpu.memory: "1"\n': True,
     "Architecture: x86_64\nCPU(s): 8\n": False,
     "Driver Version : 535.1\nGPU 00000000:17:00.0\n": False,
     "[root@n1 ~]# nvidia-smi topo -m\n\tGPU0\n": False,

@@ -58,6 +58,28 @@ def test_numa_0_and_no_numa_look_alike_in_json() -> None:
     assert second.health is Health.UNHEALTHY
 
 
+def test_a_numa_node_that_json_does_not_tell_is_remarked() -> None:
+    assert codes(read({"hami.io/node-nvidia-register": json.dumps([{"id": U}])})) == ["NotSupported"]
+
+
+def test_no_numa_node_is_no_node() -> None:
+    json_gpu, code_gpu = gpus(json.dumps([AS_JSON | {"numa": -1}])) + gpus(f"{U},1,1,100,T,-1,true:")
+
+    assert (json_gpu.numa, code_gpu.numa) == (None, None)
+
+
+def test_more_devices_than_a_node_can_have_are_remarked() -> None:
+    assert codes(read({"hami.io/node-nvidia-register": json.dumps([AS_JSON] * 2000)})) == [
+        "UnreadableAnnotation", "RepeatedUUID"
+    ]  # fmt: skip
+
+
+def test_json_that_lost_its_quotes_in_yaml_is_read() -> None:
+    reading = read({"hami.io/node-nvidia-register": [AS_JSON], "hami.io/node-handshake": 3})
+
+    assert [gpu.uuid for gpu in reading.gpus or ()] == [U]
+
+
 def test_scaled_cores_put_the_memory_in_doubt() -> None:
     reading = read({"hami.io/node-nvidia-register": f"{U},10,24576,300,NVIDIA-T,0,true:"})
 
@@ -113,6 +135,9 @@ def test_a_whole_node_has_a_name() -> None:
     assert (reading.node, reading.gpus) == ("n1", ())
 
 
+LIMITS = {"corp.com/gpu": "1"}
+
+
 def pod(text: str, containers: int = 2) -> dict[str, Any]:
     return {
         "kind": "Pod",
@@ -122,7 +147,7 @@ def pod(text: str, containers: int = 2) -> dict[str, Any]:
         },
         "spec": {
             "nodeName": "n1",
-            "containers": [{"name": f"c{n}", "resources": {"limits": {"corp.com/gpu": "1"}}} for n in range(containers)],
+            "containers": [{"name": f"c{n}", "resources": {"limits": LIMITS}} for n in range(containers)],
         },
     }  # fmt: skip
 

@@ -25,10 +25,9 @@ _YAML_START = re.compile(
     r"(?:---(?:\s|$)|%YAML|-\s|[\[{]|(?:\"[^\"\n]{1,317}\"|'[^'\n]{1,317}'|[\w./-]{1,317}):(?:\s|$))"
 )
 _OF_KUBERNETES = re.compile(
-    r"(?:- )?[\"']?"
-    r"(?:apiVersion|kind|metadata|items|annotations|labels|spec|zones|[a-z0-9.-]{1,253}\.[a-z]{1,63}/[\w.-]{1,63})"
-    r"[\"']?:(?:\s|$)"
-)  # fmt: skip
+    r"(?:- )?[\"']?(?:apiVersion|kind|metadata|items|annotations|labels|spec|zones)[\"']?:(?:\s|$)"
+    r"|[ \t]{0,40}[\"']?[a-z0-9.-]{1,253}\.[a-z]{1,63}/[\w.-]{1,63}[\"']?:(?:\s|$)"
+)
 
 
 @dataclass(frozen=True, slots=True)

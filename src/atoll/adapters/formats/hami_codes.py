@@ -20,6 +20,9 @@ from atoll.adapters.formats.objects import at, text_at, whole_at
 DEVICES_MAX = 1_024
 TEXT_MAX = 1 << 20
 
+PREFIX = r"(?:hami\.io|volcano\.sh|4pd\.io)/"
+_NVIDIA = frozenset({"nvidia", "vgpu", "gpu", ""})
+
 _WHOLE = re.compile(r"-?\d{1,15}", re.ASCII)
 _TRUTH = {"true": True, "false": False, "1": True, "0": False, "t": True, "f": False}
 
@@ -45,23 +48,33 @@ class Registered:
     unreadable: tuple[str, ...]
 
 
+def vendor_of(word: str | None) -> str:
+    """Volcano and 4paradigm say vgpu where HAMi says nvidia; the first handshake said nothing at all."""
+    return "nvidia" if (word or "").lower() in _NVIDIA else str(word)
+
+
 def registered(text: str, value: Value) -> Registered:
     """Read a register annotation; `value` is its JSON, or None where it is none."""
     if isinstance(value, list):
         unnumbered = sum(whole_at(entry, "index") is None for entry in value)
         every = [_of_json(entry, 0 if unnumbered == 1 else None) for entry in value[:DEVICES_MAX]]
         readable = tuple(device for device in every if device["uuid"])
-        return Registered("json", readable, ("an entry without id",) * (len(every) - len(readable)))
+        unreadable = ["an entry without id"] * (len(every) - len(readable)) + _beyond(len(value))
+        return Registered("json", readable, tuple(unreadable))
     devices: list[dict[str, Any]] = []
-    unreadable: list[str] = []
-    entries = [entry.strip() for entry in text.split(":")]
-    for number, entry in enumerate([each for each in entries if each][:DEVICES_MAX]):
+    entries = [entry for part in text.split(":") if (entry := part.strip())]
+    unreadable = _beyond(len(entries))
+    for number, entry in enumerate(entries[:DEVICES_MAX]):
         device = _of_colons(number, entry.split(","))
         if device is None:
             unreadable.append(entry[:120])
         else:
             devices.append(device)
     return Registered("colon", tuple(devices), tuple(unreadable))
+
+
+def _beyond(count: int) -> list[str]:
+    return [f"{count - DEVICES_MAX} devices beyond {DEVICES_MAX}"] if count > DEVICES_MAX else []
 
 
 def _of_json(entry: Value, omitted: int | None) -> dict[str, Any]:

@@ -41,6 +41,8 @@ def read(name: str, value: Value, line: int) -> tuple[Reading, ...]:
         missing = ", ".join(map(str, sorted(numbers - cpus.node_cpus.keys())))
         remarks.append(Remark("Truncated", f"GPUs are on NUMA node {missing}, of which cpuDetail lists no CPU.", line))
         cpus = sockets = None
+    if cpus and not cpus.node_cpus:
+        remarks.append(Remark("NotSupported", "cpuDetail names no NUMA node, which is node 0 or unknown.", line))
     told = whole_at(value, "spec", "numares", "cpu", "capacity")
     if told is not None and cpu_entries and told > len(cpu_entries):
         remarks.append(
