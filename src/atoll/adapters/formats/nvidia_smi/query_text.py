@@ -112,7 +112,11 @@ class _Reader:
             self._stack.append((depth, label))
 
     def _keep(self, gpu: QueriedGpu, path: list[str], label: str, value: str) -> None:
-        gpu.add(path_of([*path, label]) if len(path) < DEPTH_READ else "", value)
+        name = path_of([*path, label]) if len(path) < DEPTH_READ else ""
+        if self._flat:
+            # Without indentation the memory of a MIG device looks like the GPU's own, which comes last.
+            gpu.fields.values.pop(name, None)
+        gpu.add(name, value)
         if self._mig is not None and len(path) == 1 and path_of(path) == _MIG_DEVICE:
             self._mig.add(path_of([label]), value)
         if self._flat:

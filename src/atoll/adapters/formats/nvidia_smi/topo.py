@@ -65,10 +65,11 @@ def _spans(text: DumpText) -> Iterator[tuple[Span, int]]:
 
 
 def _next_heading(text: DumpText, begin: int) -> int:
-    """The first line from `begin` that is a heading of several labels, which no wrapped row looks like."""
+    """The first line from `begin` that is surely a heading: no wrapped or damaged row has two GPUs or an affinity."""
     for number in range(begin, len(text.lines) + 1):
         line = text.lines[number - 1]
-        if "GPU" in line and len(tokens := words(line)) > 1 and is_heading(tokens):
+        tokens = words(line) if "GPU" in line else []
+        if is_heading(tokens) and ("Affinity" in line or any(word.startswith("GPU") for word in tokens[1:2])):
             return number
     return len(text.lines) + 1
 
