@@ -85,6 +85,7 @@ class _Table:
         self.first = 0
         self._available: tuple[int, int, int | None] | None = None  # line, count, which nodes
         self.cpus: dict[int, list[int]] = {}
+        self._lines: dict[int, int] = {}
         self._memory: dict[str, dict[int, int]] = {"size": {}, "free": {}}
         self._columns: list[int] = []
         self._distances: dict[int, dict[int, int]] = {}
@@ -124,7 +125,8 @@ class _Table:
                 raise self._refusal(number, f"node {node} twice", "one line of CPUs for each node")
             if value and not _NUMBERS.fullmatch(value):
                 raise self._refusal(number, quoted(value), "CPU numbers such as 0 1 2 3")
-            self._open = self.cpus[node] = self._ascending(number, list(map(int, value.split())))
+            self._open = self.cpus[node] = list(map(int, value.split()))
+            self._lines[node] = number
         elif memory := _MEMORY.fullmatch(value.strip()):
             self._memory[what][node] = int(memory[1])
         elif "not available" not in value:
@@ -149,11 +151,6 @@ class _Table:
             raise self._refusal(number, f"{len(values)} distances", f"{len(self._columns)}, one for each node")
         self._distances[node] = dict(zip(self._columns, values, strict=True))
 
-    def _ascending(self, number: int, cpus: list[int]) -> list[int]:
-        if not _is_ascending(cpus):
-            raise self._refusal(number, quoted(" ".join(map(str, cpus[:20]))), "CPU numbers in ascending order")
-        return cpus
-
     def check(self) -> None:
         """Refuse what would leave a node or a CPU out."""
         count = self._available[1] if self._available else len(self.cpus)
@@ -167,6 +164,9 @@ class _Table:
             raise self._text.end_refusal(found="CPUs of other nodes", expected=f"nodes {positions(named)}")
         seen: set[int] = set()
         for node, cpus in self.cpus.items():
+            if not _is_ascending(cpus):
+                found = quoted(" ".join(map(str, cpus[:20])))
+                raise self._refusal(self._lines[node], found, "CPU numbers in ascending order")
             if not seen.isdisjoint(cpus):
                 raise self._text.end_refusal(
                     found=f"a CPU of node {node} in another node too", expected="each CPU once"

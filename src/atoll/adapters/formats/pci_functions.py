@@ -182,7 +182,7 @@ def _remarks(gpus: Sequence[PciFunction], virtual: Mapping[str, Sequence[str]]) 
     unnamed = [function.address for function in gpus if is_unnamed(function.description)]
     if unnamed:
         text = f"The PCI database of that machine does not know the model of {_named(unnamed)}."
-        yield Remark("UnknownDevice", text, next(f.line for f in gpus if f.address == unnamed[0]))
+        yield Remark("UnknownModel", text, next(f.line for f in gpus if f.address == unnamed[0]))
     domains = {_domain(function) for function in gpus}
     if len(gpus) > 1 and len(domains) == len(gpus) and all(function.bus.endswith(":00") for function in gpus):
         text = (

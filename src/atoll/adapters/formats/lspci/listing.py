@@ -58,6 +58,8 @@ class Listing:
 
 def starts_listing(line: str) -> bool:
     """Whether the line is a function with a class that lspci prints."""
+    if ":" not in line:
+        return False
     body = line.strip()
     match = _HEADER.fullmatch(body) if body[:1].isalnum() else None
     if match is None:
@@ -79,6 +81,8 @@ def read_listing(text: DumpText) -> Listing:
         body = line.strip()
         if not body:
             current = None
+        elif ":" not in body:
+            continue
         elif body[0].isalnum() and (header := _HEADER.fullmatch(body)) and (parts := _parts(header[2])):
             current, numa_lines = _enter(text, listing, number, header[1], parts), 0
         elif body.startswith("Slot:") and (slot := _FIELD.fullmatch(body)) and pci_address(slot[2]):

@@ -15,6 +15,7 @@ DEPTH_MAX = 64
 FUNCTIONS_MAX = 65_536
 WRAPPED_FROM = 60
 """A terminal narrower than this is not met; shorter lines are whole."""
+PIECES_MAX = 4
 
 REMEDY = "Save the output of `lspci -tv` to a file: copying may lose blanks or lines."
 
@@ -62,7 +63,7 @@ class Tree:
 
 
 def starts_tree(line: str) -> bool:
-    return _START.match(line) is not None
+    return "]-" in line and _START.match(line) is not None
 
 
 def read_tree(text: DumpText) -> Tree:
@@ -88,23 +89,24 @@ def read_tree(text: DumpText) -> Tree:
 
 def _unwrapped(text: DumpText) -> list[tuple[int, str]]:
     """Lines with their numbers; what a terminal broke at its right edge is one line again."""
+    stripped = [line.rstrip().expandtabs() for line in text.lines]
+    drawn = [_is_drawn(line) for line in stripped]
+    width = max((len(line) for line, is_drawn in zip(stripped, drawn, strict=True) if is_drawn), default=0)
     lines: list[tuple[int, str]] = []
-    drawn = [len(line.rstrip()) for line in text.lines if _is_drawn(line)]
-    width = max(drawn, default=0)
-    glue = False
-    for number, raw in enumerate(text.lines, 1):
-        line = raw.rstrip()
-        if glue and line and not _is_drawn(line):
+    glue = 0  # how many more pieces the last line may get
+    for number, (line, is_drawn) in enumerate(zip(stripped, drawn, strict=True), 1):
+        if glue and line and not is_drawn:
             lines[-1] = (lines[-1][0], lines[-1][1] + line)
-            glue = len(line) == width
+            glue = glue - 1 if len(line) == width else 0
             continue
         lines.append((number, line))
-        glue = len(line) == width >= WRAPPED_FROM and _is_drawn(line)
+        glue = PIECES_MAX if is_drawn and len(line) == width >= WRAPPED_FROM else 0
     return lines
 
 
 def _is_drawn(line: str) -> bool:
-    return bool(_BRANCH.match(line) or _START.match(line))
+    """Whether the line is a part of a tree, by its first branch."""
+    return line.lstrip(" |")[:2] in {"+-", "\\-"} or (line.lstrip()[:1] == "-" and starts_tree(line))
 
 
 class _Reader:

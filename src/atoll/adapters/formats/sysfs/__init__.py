@@ -19,6 +19,9 @@ _NAMES = "|".join(ATTRIBUTES)
 _ATTRIBUTE = re.compile(rf"(\S{{1,400}}?)/({_NAMES})(?:\s*[:=]\s*|\s+)(?:1:(?=\S))?(\S.*)?")
 _HEAD = re.compile(rf"==> (\S{{1,400}})/({_NAMES}) <==")
 _STANZA = re.compile(r"(numa_node|vendor|device|class)\s*[:=]\s*(\S+)")
+LINE_MAX = 4_300
+"""The longest list of CPUs that is read, with its path."""
+
 _STRUCTURED = ("{", "[{", "<?", "<", "apiVersion:", "---")
 
 
@@ -29,6 +32,8 @@ def recognises(text: DumpText) -> bool:
 
 def _tells(line: str) -> bool:
     body = line.strip()
+    if len(body) > LINE_MAX:
+        return False
     if "/" in body and (attribute := _ATTRIBUTE.fullmatch(body) or _HEAD.fullmatch(body)):
         path, name = attribute[1], attribute[2]
         if name == "cpulist":
@@ -78,6 +83,8 @@ def _take_lines(text: DumpText, facts: Facts) -> None:
     headed: tuple[str, str] | None = None  # the file that `head` named; its value is on the next line
     for number, line in enumerate(text.lines, 1):
         body = line.strip()
+        if len(body) > LINE_MAX:
+            continue
         if headed and body:
             facts.attribute(number, *headed, body)
             headed = None

@@ -26,13 +26,13 @@ class Chain:
 
 def chain_in(text: str) -> Chain | None:
     """The real path in a line. Below a VMD there is a second root, which is the one that counts."""
-    found = None
+    start, found = 0, None
     for match in _CHAIN.finditer(text):
-        found = match
+        start, found = start if found else match.start(), match
     if found is None or found[3].count("/") > DEPTH_MAX:
         return None
     functions = tuple(filter(None, map(pci_address, found[3].split("/"))))
-    return Chain(f"pci{int(found[1], 16):04x}:{found[2].lower()}", functions, found.start(), found.end())
+    return Chain(f"pci{int(found[1], 16):04x}:{found[2].lower()}", functions, start, found.end())
 
 
 def addresses_in(text: str) -> list[str]:
