@@ -70,7 +70,8 @@ def _node(picture: Picture, occupancy: Occupancy) -> Iterator[Sign]:
     if node.capacity and node.allocatable is not None and node.allocatable < node.capacity:
         detail = f"{node.allocatable} of {node.capacity} GPUs are allocatable"
         yield Sign("AllocatableLow", detail, node.name, weight=node.capacity - node.allocatable)
-    if occupancy.topology is None and (node.capacity or node.machine):
+    counted = node.machine is not None and node.machine.zones
+    if occupancy.topology is None and (node.capacity or node.machine) and not counted:
         yield Sign("TopologyMissing", "no source lists the GPUs of this node", node.name, weight=gpus)
 
 

@@ -51,15 +51,21 @@ def _finding(kind: Kind, severity: Severity, signs: list[Sign]) -> Finding:
     signs = sorted(signs, key=lambda sign: (-sign.weight, sign.where, sign.detail))
     places = tuple(dict.fromkeys(sign.where for sign in signs if sign.where))
     first = signs[0]
-    one = len(places) <= 1 and len({sign.detail for sign in signs}) == 1
-    title = _sentence(first) if one else kind.many.format(n=len(places) if len(places) > 1 else len(signs))
-    beyond = len(signs) - EVIDENCE_MAX
+    told = tuple(dict.fromkeys(_sentence(sign) for sign in signs))
+    if len(places) > 1:
+        title, evidence = kind.many.format(n=len(places)), told
+    elif not first.where and len(told) > 1:
+        title, evidence = kind.many.format(n=len(told)), told
+    else:
+        title, evidence = told[0], told[1:]
+        title += f" (and {len(evidence)} more)" if evidence else ""
+    beyond = len(evidence) - EVIDENCE_MAX
     return Finding(
         code=kind.code,
         severity=severity,
         title=title,
         evidence=(
-            *(() if one else (_sentence(sign) for sign in signs[:EVIDENCE_MAX])),
+            *evidence[:EVIDENCE_MAX],
             *((f"and {beyond} more",) if beyond > 0 else ()),
         ),
         effect=kind.effect,
@@ -72,4 +78,7 @@ def _finding(kind: Kind, severity: Severity, signs: list[Sign]) -> Finding:
 
 
 def _sentence(sign: Sign) -> str:
-    return f"{sign.where}: {sign.detail}" if sign.where else sign.detail[:1].upper() + sign.detail[1:]
+    if sign.where:
+        return f"{sign.where}: {sign.detail}"
+    first = sign.detail.partition(" ")[0]
+    return sign.detail[:1].upper() + sign.detail[1:] if first.isalpha() else sign.detail  # names keep their spelling

@@ -7,9 +7,11 @@ from itertools import combinations
 from atoll.core.audit.findings import Sign
 from atoll.core.audit.kinds import KINDS
 from atoll.core.audit.occupancy import Occupancy
+from atoll.core.audit.report import Severity
 from atoll.core.audit.sections import disagreement_in_words, ranges
 from atoll.core.gpuset import positions
 from atoll.core.id_list import id_mask
+from atoll.core.reading import Zone
 from atoll.core.scope import Scope
 from atoll.core.shape import Shape, linked_sets
 from atoll.core.topology import Health, NodeTopology, PairLink, PcieLink
@@ -28,16 +30,34 @@ def hardware_signs(occupancy: Occupancy) -> Iterator[Sign]:
     if machine is None:
         return
     for seen in machine.remarks:
-        if seen.remark.code in _KNOWN:
-            yield Sign(seen.remark.code, seen.remark.text, node.name, weight=max(1, occupancy.state.count))
+        code = seen.remark.code
+        # Of one GPU nothing about islands matters; what holders show is told of the holders.
+        told_elsewhere = code == "RewrittenIds" and any(held.rewritten for held in occupancy.held)
+        trifling = code == "NotSupported" and occupancy.state.count == 1
+        if code in _KNOWN and not told_elsewhere:
+            yield Sign(code, seen.remark.text.rstrip("."), node.name, weight=max(1, occupancy.state.count),
+                       severity=Severity.INFO if trifling else None)  # fmt: skip
     for each in machine.disagreements:
         yield Sign("SourcesDisagree", disagreement_in_words(each), node.name, weight=max(1, len(each.gpus)))
+    if machine.zones and occupancy.topology is None:
+        yield from _zones(node.name, machine.zones)
     topology, shape = occupancy.topology, occupancy.shape
     if topology is None or shape is None:
         return
     for kind, check in CHECKS:
         for detail in check(occupancy, topology, shape):
             yield Sign(kind, detail, node.name, weight=shape.count)
+
+
+def _zones(name: str, zones: tuple[Zone, ...]) -> Iterator[Sign]:
+    """Devices per zone, of every resource that is neither CPU nor memory."""
+    devices: dict[str, list[str]] = {}
+    for zone in zones:
+        for resource, (capacity, _, available) in zone.resources:
+            if "/" in resource:
+                devices.setdefault(resource, []).append(f"{zone.name} {available or '?'} of {capacity or '?'} free")
+    for resource, told in devices.items():
+        yield Sign("CountsOnly", f"{resource}: {', '.join(told)}", name)
 
 
 def _unhealthy(_: Occupancy, topology: NodeTopology, __: Shape) -> Iterator[str]:
@@ -47,12 +67,18 @@ def _unhealthy(_: Occupancy, topology: NodeTopology, __: Shape) -> Iterator[str]
             yield f"GPU {ranges(gpus)} {'is' if len(gpus) == 1 else 'are'} {health.lower()}"
 
 
-def _mig(_: Occupancy, topology: NodeTopology, shape: Shape) -> Iterator[str]:
+def _mig(occupancy: Occupancy, topology: NodeTopology, shape: Shape) -> Iterator[str]:
     split = [device.index for device in topology.devices if device.mig]
     if split:
+        gpus = occupancy.node.machine.gpus if occupancy.node.machine else ()
+        profiles = Counter(mig.profile for gpu in gpus for mig in gpu.mig_devices if mig.profile)
         whole = shape.count - len(split)
         verb = "is" if len(split) == 1 else "are"
-        yield f"GPU {ranges(split)} of {shape.count} {verb} split into MIG devices, {whole} whole"
+        yield f"GPU {ranges(split)} of {shape.count} {verb} split into MIG devices, {whole} whole{_profiles(profiles)}"
+
+
+def _profiles(profiles: Counter[str]) -> str:
+    return f" ({', '.join(f'{n} × {profile}' for profile, n in sorted(profiles.items()))})" if profiles else ""
 
 
 def _numa_unknown(_: Occupancy, topology: NodeTopology, shape: Shape) -> Iterator[str]:
@@ -60,7 +86,9 @@ def _numa_unknown(_: Occupancy, topology: NodeTopology, shape: Shape) -> Iterato
     if shape.count > 1 and domains.open and len(domains.open) + len(domains.closed) > 1:
         open_ = [n for block in domains.open for n in positions(block)]
         index = [topology.devices[n].index for n in open_]
-        yield f"the NUMA node of GPU {ranges(index)} is not told by any source given"
+        told = {topology.devices[n].numa_affinity for n in open_} - {None}
+        why = f"its affinity is the range {told.pop()}" if len(told) == 1 else "no source given tells it"
+        yield f"the NUMA node of GPU {ranges(index)} is unknown: {why}"
 
 
 def _links_contradict_numa(_: Occupancy, topology: NodeTopology, shape: Shape) -> Iterator[str]:
@@ -77,10 +105,9 @@ def _links_contradict_numa(_: Occupancy, topology: NodeTopology, shape: Shape) -
     if apart:
         a, b = apart[0]
         more = f" and {len(apart) - 1} more pairs" if len(apart) > 1 else ""
-        yield (
-            f"GPU {devices[a].index} and GPU {devices[b].index}{more} are SYS apart, which means two NUMA nodes, "
-            "and report the same one"
-        )
+        same = "NUMA node" if devices[a].numa is not None else "CPU list"
+        pair = f"GPU {devices[a].index} and GPU {devices[b].index}"
+        yield f"{pair}{more} are SYS apart, which means two NUMA nodes, and report one {same}"
 
 
 def _small(_: Occupancy, __: NodeTopology, shape: Shape) -> Iterator[str]:
@@ -127,13 +154,20 @@ def _in(blocks: tuple[int, ...], position: int) -> bool:
 
 
 def _links_inside(_: Occupancy, topology: NodeTopology, shape: Shape) -> Iterator[str]:
-    groups = [mask for mask in linked_sets(shape.nvlink.linked) if mask.bit_count() > 1]
-    inside = [block for block in shape.domains(Scope.NUMA_NODE).closed if block.bit_count() > 2]
-    parted = [block for block in inside if sum(not group & ~block for group in groups) > 1]
-    if parted and all(not group & ~block or not group & block for group in groups for block in inside):
+    """Some pairs of an island are linked and some are not; no link leaves it."""
+    linked = shape.nvlink.linked
+    groups = [mask for mask in linked_sets(linked) if mask.bit_count() > 1]
+    islands = [block for block in shape.domains(Scope.NUMA_NODE).closed if block.bit_count() > 2]
+    parted = [
+        block
+        for block in islands
+        if any(linked[n] & block for n in positions(block))
+        and any(block & ~(linked[n] | 1 << n) for n in positions(block))
+    ]
+    if parted and all(not group & ~block or not group & block for group in groups for block in islands):
         index = [device.index for device in topology.devices]
         words = " ".join("{" + ranges(index[n] for n in positions(group)) + "}" for group in groups)
-        yield f"the linked sets {words} are smaller than the NUMA islands"
+        yield f"of the NUMA islands only {words} {'is' if len(groups) == 1 else 'are'} linked directly"
 
 
 def _unseparated(_: Occupancy, topology: NodeTopology, shape: Shape) -> Iterator[str]:
@@ -205,13 +239,17 @@ def _roots_apart(_: Occupancy, __: NodeTopology, shape: Shape) -> Iterator[str]:
         yield f"each of the {shape.count} GPUs has a PCIe root of its own"
 
 
-def _nics_far(_: Occupancy, topology: NodeTopology, shape: Shape) -> Iterator[str]:
-    if not topology.nics:
-        return
-    near = {n for nic in topology.nics for n, link in enumerate(nic.links) if link in NEAR}
-    if 0 < len(near) < shape.count:
-        index = [topology.devices[n].index for n in range(shape.count) if n not in near]
-        yield f"GPU {ranges(index)} share no PCIe switch with a network card, the others do"
+def _nics_far(occupancy: Occupancy, topology: NodeTopology, shape: Shape) -> Iterator[str]:
+    machine = occupancy.node.machine
+    roots = {nic.pcie_root for nic in (machine.nics if machine else ()) if nic.pcie_root}
+    by_switch = {n for nic in topology.nics for n, link in enumerate(nic.links) if link in NEAR}
+    by_root = {n for nic in topology.nics for n, link in enumerate(nic.links) if link is PcieLink.PHB}
+    by_root |= by_switch | {n for n, device in enumerate(topology.devices) if device.pcie_root in roots}
+    for near, place in ((by_switch, "switch"), (by_root, "root")):
+        if 0 < len(near) < shape.count:
+            index = [topology.devices[n].index for n in range(shape.count) if n not in near]
+            yield f"GPU {ranges(index)} share no PCIe {place} with a network card, the others do"
+            return
 
 
 def _minors(occupancy: Occupancy, _: NodeTopology, __: Shape) -> Iterator[str]:
