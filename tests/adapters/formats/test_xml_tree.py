@@ -45,6 +45,13 @@ def test_a_document_is_found_in_a_pasted_session_and_keeps_the_lines_of_the_file
 def test_a_document_needs_no_declaration() -> None:
     assert parse("<!-- Copyright\n<old/> -->\n<system version='1'/>").line == 3
     assert parse("$ cat t\n  <system>\n</system>\n").line == 2
+    assert parse("<!-- one --> <!-- two --><system/>").line == 1
+
+
+def test_a_quoted_mail_is_read() -> None:
+    quoted = "\n".join(f"> {line}" for line in SESSION.split("\n"))
+
+    assert parse(quoted).words("gpu", "name") == "Größe"
 
 
 @pytest.mark.parametrize("text", ["GPU0 <none>\n", "PCI\n<none>\n<none>\n", "a < b\n", "\n1 <b\n"])
@@ -68,6 +75,9 @@ REFUSED = {
     "a cut tag": "<a><b",
     "only a declaration": '<?xml version="1.0"?>\n',
     "an unclosed DOCTYPE": "<!DOCTYPE a SYSTEM 'b",
+    "an unclosed declaration": '<?xml version="1.0"\n<a/>',
+    "an unclosed comment": '<?xml version="1.0"?>\n<!-- <a/>',
+    "words before the root": '<?xml version="1.0"?>\nhere it is\n<a/>',
     "a tag that is closed by another": "<a><b></a></b>",
     "an attribute twice": '<a b="" b=""/>',
     "a character that XML has not": "<a>&#0;</a>",

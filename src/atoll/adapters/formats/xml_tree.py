@@ -5,26 +5,24 @@ decoded text, and a DOCTYPE names a DTD that nobody has. All of that is passed o
 a stranger is refused: declarations of entities, references to them, depth, and numbers beyond any real dump.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from xml.parsers import expat
 
 from atoll.adapters.formats.text import DumpText
+from atoll.adapters.formats.xml_start import Start, find_start, find_xml, without_prolog
 from atoll.core.errors import DumpError, quoted
+
+__all__ = ["Element", "find_xml", "parse_xml"]
 
 DEPTH_MAX = 64
 PARTS_MAX = 2_000_000
 """Elements and attributes together; the largest real dump seen has 20,000."""
 VALUE_MAX = 1 << 20
 CHUNK = 1 << 16
-CANDIDATES_MAX = 8
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
-_ROOT = re.compile(r"[ \t>]*<([A-Za-z_][\w.:-]{0,99})(?=[\s/>]|$)")
-_TAG = re.compile(r"<[A-Za-z_]")
-_DOCTYPE = re.compile(r"""<!DOCTYPE(?:[^\[\]<>"']|"[^"]*"|'[^']*')*>""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,23 +65,6 @@ class Element:
             waiting.extend(reversed(element.children))
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Where a document begins: `line` from 1, `column` from 0."""
-
-    line: int
-    column: int
-
-
-def find_xml(text: DumpText) -> Start | None:
-    """Where the XML document of the file begins; None where there is none.
-
-    That is its declaration, its DOCTYPE, or a tag at the beginning of a line that is either the first thing in the
-    file or closed further down: `<snip>` and `<none>` are no documents.
-    """
-    return _find(text.lines, 0, first=True)
-
-
 def parse_xml(text: DumpText) -> Element:
     """Read the one XML document in the file.
 
@@ -94,30 +75,6 @@ def parse_xml(text: DumpText) -> Element:
     if start is None:
         raise text.line_refusal(1, found="no XML", expected="an XML document")
     return _Reader(text, start).read()
-
-
-def _find(lines: tuple[str, ...], begin: int, *, first: bool) -> Start | None:
-    unclosed: set[str] = set()
-    inside_comment = False
-    for number in range(begin, len(lines)):
-        line = lines[number]
-        if inside_comment:
-            inside_comment = "-->" not in line
-            continue
-        for opening in ("<?xml ", "<!DOCTYPE"):
-            if (column := line.find(opening)) >= 0:
-                return Start(number + 1, column)
-        if line.lstrip().startswith("<!--"):
-            inside_comment = "-->" not in line
-            continue
-        root = _ROOT.match(line)
-        if root and root[1] not in unclosed and len(unclosed) < CANDIDATES_MAX:
-            closing = f"</{root[1]}"
-            if first or any(closing in later for later in lines[number:]):
-                return Start(number + 1, root.start(1) - 1)
-            unclosed.add(root[1])
-        first = first and not line.strip()
-    return None
 
 
 @dataclass(slots=True)
@@ -154,7 +111,7 @@ class _Reader:
 
     def read(self) -> Element:
         """Parse up to the root's end tag."""
-        document = _without_doctype(self._document())
+        document = without_prolog(self._document())
         try:
             for position in range(0, len(document), CHUNK):
                 self._parser.Parse(document[position : position + CHUNK])
@@ -242,7 +199,7 @@ class _Reader:
 
     def _refuse_another(self) -> None:
         end = self._start.line + self._parser.CurrentLineNumber - 1
-        another = _find(self._text.lines, end, first=False)
+        another = find_start(self._text.lines, end, first=False)
         if another is not None:
             raise self._text.line_refusal(
                 another.line, found="a second XML document", expected="one document in a file",
@@ -259,13 +216,3 @@ _CUT = frozenset(
         expat.errors.XML_ERROR_UNCLOSED_CDATA_SECTION,
     )
 )
-
-
-def _without_doctype(document: str) -> str:
-    """Blank a DOCTYPE that only names a DTD: with one the parser would drop undefined entities in silence."""
-    at = document.find("<!DOCTYPE", 0, VALUE_MAX)
-    found = _DOCTYPE.match(document, at) if at >= 0 else None
-    if found is None or _TAG.search(document, 0, at):
-        return document
-    blank = re.sub(r"[^\n]", " ", found[0])
-    return document[:at] + blank + document[found.end() :]
