@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from atoll.adapters.formats import cpu_manager, kubelet_checkpoint
+from atoll.adapters.formats import kubelet_checkpoint, kubelet_state
 from atoll.adapters.formats.documents import documents
 from atoll.adapters.formats.text import DumpFile, decode
 from atoll.core.reading import Reading
@@ -28,7 +28,7 @@ def test_a_checkpoint_says_who_has_which_gpus(row: Row) -> None:
 
     answers = answers_of(reading)
     if "companion" in row:
-        answers["cpu_manager"] = cpu_answers(read(cpu_manager, row["companion"]))
+        answers["cpu_manager"] = cpu_answers(read(kubelet_state, row["companion"]))
     assert {key: answers[key] for key in expected} == expected
     # ids that are no UUID, and a plugin without NUMA, are remarked upon; so is a hidden GPU
     codes = {remark.code for remark in reading.remarks}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from atoll.adapters.formats import cpu_manager, kubelet_checkpoint
+from atoll.adapters.formats import kubelet_checkpoint, kubelet_state
 from atoll.adapters.formats.allocate_response import visible_devices
 from atoll.core.errors import DumpError
 from atoll.core.reading import Reading
@@ -169,8 +169,8 @@ def test_an_answer_that_cannot_be_read_is_remarked_and_the_ids_stay(encoded: str
 
 
 def state(value: Any) -> Reading:
-    assert cpu_manager.recognises(value)
-    (reading,) = cpu_manager.read("f", value, 1)
+    assert kubelet_state.recognises(value)
+    (reading,) = kubelet_state.read("f", value, 1)
     return reading
 
 

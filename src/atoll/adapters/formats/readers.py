@@ -6,12 +6,12 @@ from typing import Any
 
 from atoll.adapters.formats import (
     amd_smi,
-    cpu_manager,
     gpu_node,
     hami,
     koordinator,
     kubelet_checkpoint,
     kubelet_config,
+    kubelet_state,
     labels,
     lscpu,
     lspci,
@@ -97,7 +97,7 @@ OBJECT_FORMATS = (
     ObjectFormat(rocm_smi.recognises_json, rocm_smi.read_json),
     ObjectFormat(amd_smi.recognises_json, amd_smi.read_json),
     ObjectFormat(kubelet_checkpoint.recognises, kubelet_checkpoint.read),
-    ObjectFormat(cpu_manager.recognises, cpu_manager.read),
+    ObjectFormat(kubelet_state.recognises, kubelet_state.read),
     ObjectFormat(pod_resources.recognises, pod_resources.read),
     ObjectFormat(kubelet_config.recognises, kubelet_config.read),
     ObjectFormat(node_resource_topology.recognises, node_resource_topology.read),
