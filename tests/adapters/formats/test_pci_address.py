@@ -1,3 +1,5 @@
+"""One spelling for the addresses of every source."""
+
 import pytest
 
 from atoll.adapters.formats.pci_address import pci_address

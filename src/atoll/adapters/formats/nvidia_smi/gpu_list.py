@@ -22,7 +22,7 @@ _UUID = r"GPU-[0-9A-Za-z*]{8}(?:-[0-9A-Za-z*]{4}){3}-[0-9A-Za-z*]{12}"  # author
 _GPU = re.compile(rf"GPU (0|[1-9]\d{{0,2}}): (\S(?:(?!UUID:).){{0,126}}?) \(UUID: ({_UUID})\)")
 _MIG = re.compile(r"MIG (\S{1,64})\s+Device\s+(\d{1,3}): \(UUID: (MIG-[0-9A-Za-z*/-]{1,100})\)")
 _INSTANCES = re.compile(r"MIG-GPU-.*/(\d{1,3})/(\d{1,3})")  # until driver 470
-_LINKS_COMMAND = re.compile(r"(?:nvidia-smi\s+)(?:nvlink|c2c)\b")
+_LINKS_COMMAND = re.compile(r"nvidia-smi\s+(?:nvlink|c2c)\b")
 _LINK_LINE = re.compile(r"\s*(?:C2C )?Link \d|.*nvlink|.*C2C|.*all links are inactive", re.IGNORECASE)
 
 
