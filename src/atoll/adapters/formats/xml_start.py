@@ -13,6 +13,7 @@ CANDIDATES_MAX = 8
 DOCTYPE_MAX = 4096
 
 _ROOT = re.compile(r"[ \t>]*<([A-Za-z_][\w.:-]{0,99})(?=[\s/>]|$)")
+_OPENINGS = ("<?xml ", "<!DOCTYPE")
 _COMMENT = re.compile(r"[ \t>]*<!--")
 _BETWEEN = re.compile(r"[\s>]*")  # a quoted mail begins each line with >
 _TAG = re.compile(r"<[A-Za-z_]")
@@ -42,16 +43,21 @@ def find_start(lines: tuple[str, ...], begin: int, *, first: bool) -> Start | No
     inside_comment = False
     for number in range(begin, len(lines)):
         line = lines[number]
-        at, inside_comment = _after_comments(line, inside=inside_comment)
-        if inside_comment:
+        if not inside_comment and "<" not in line:
+            first = first and (not line or line.isspace())
             continue
-        for opening in ("<?xml ", "<!DOCTYPE"):
-            if (column := line.find(opening, at)) >= 0:
-                return Start(number + 1, column)
+        at = 0
+        if inside_comment or "<!--" in line:
+            at, inside_comment = _after_comments(line, inside=inside_comment)
+            if inside_comment:
+                continue
+        if "<?" in line or "<!" in line:
+            columns = [column for opening in _OPENINGS if (column := line.find(opening, at)) >= 0]
+            if columns:
+                return Start(number + 1, min(columns))
         root = _ROOT.match(line, at)
         if root and root[1] not in unclosed and len(unclosed) < CANDIDATES_MAX:
-            closing = f"</{root[1]}"
-            if first or any(closing in later for later in lines[number:]):
+            if first or f"</{root[1]}" in "\n".join(lines[number:]):
                 return Start(number + 1, root.start(1) - 1)
             unclosed.add(root[1])
         first = first and not line[at:].strip()
