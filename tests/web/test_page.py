@@ -133,7 +133,7 @@ def test_gpus_outside_of_every_island_are_drawn():
     report = troubled()
     lone = node("gpu-z", "AA..|....")
     document = document_of(report) | {"nodes": [dict(document_of(report)["nodes"][0], islands=[], name=lone.name)]}
-    assert "island unknown (not sure)" in text_of(page_of(document))
+    assert "NUMANode unknown not sure" in text_of(page_of(document))
 
 
 def test_elements_escape_text_and_attributes():

@@ -169,9 +169,13 @@ def _finding(finding: Doc) -> Markup:
         lines(finding.get("evidence", ()), most=6),
         el("p", el("strong", "Fix: "), str(finding["fix"]), class_="fix") if finding.get("fix") else None,
         el("pre", el("code", command), tabindex=0, aria_label=COMMANDS_WORD) if command else None,
-        chips(finding.get("nodes", ()), "nodes"),
-        folded(count(len(pods), "pod"), chips(pods, "pods")) if pods else None,
-        el("p", el("code", str(finding.get("code", ""))), class_="code"),
+        el(
+            "div",
+            chips(finding.get("nodes", ()), "nodes"),
+            folded(count(len(pods), "pod"), chips(pods, "pods")) if pods else None,
+            el("code", str(finding.get("code", "")), class_="code"),
+            class_="meta",
+        ),
         class_=f"finding {word if word in {'critical', 'warning', 'info'} else 'info'}",
     )
 

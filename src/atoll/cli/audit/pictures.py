@@ -15,6 +15,8 @@ from atoll.cli.tiles import LETTERS
 GROUPS_MAX = 40
 HOLDERS_MAX = 16
 HUES = 8
+ROW = 4
+"""Tiles of an island that stand beside those of another."""
 SIGNS = {"free": "", "out": "×", "unknown": "?", "held": "•"}
 STATES = ("held", "free", "out", "unknown")
 STATE_WORDS = {"held": "held", "free": "free", "out": "broken or split", "unknown": "unknown"}
@@ -106,30 +108,39 @@ def _summary(node: Doc) -> str:
 
 
 def _islands(node: Doc) -> list[Doc]:
-    """The islands, or the whole node as one where none is known."""
-    islands = list(node.get("islands", ()))
+    """The boxes to draw. GPUs of which nobody knows the island stand in one box together."""
     everything = range(len(node.get("gpus", ())))
-    covered = {position for island in islands for position in island.get("gpus", ())}
-    left = [position for position in everything if position not in covered]
-    if left and everything:
-        islands.append({"name": "island unknown", "gpus": left, "free": None, "sure": False})
-    return islands
+    known, alone = [], []
+    for island in node.get("islands", ()):
+        members = list(island.get("gpus", ()))
+        if len(members) == 1 and not island.get("sure", True):
+            alone += members
+        else:
+            known.append(island)
+    drawn = {position for island in known for position in island.get("gpus", ())}
+    left = sorted({*alone, *everything} - drawn)
+    if left:
+        scope = str(node.get("islandsBy") or "island")
+        known.append({"name": f"{scope} unknown", "gpus": left, "free": None, "sure": False})
+    return known
 
 
 def _island(node: Doc, island: Doc) -> Markup:
     gpus = node.get("gpus", ())
     members = [gpus[position] for position in island.get("gpus", ()) if 0 <= position < len(gpus)]
-    free = island.get("free")
-    foot = "free unknown" if free is None else f"{free} of {len(members)} free"
-    whole = free is not None and bool(members) and free == len(members)
+    states = [gpu.get("state") for gpu in members]
+    doubtful = island.get("free") is None or "unknown" in states
+    whole = bool(members) and states.count("free") == len(members)
+    foot = "intact" if whole else "free unknown" if doubtful else f"{island['free']} of {len(members)} free"
     sure = bool(island.get("sure", True))
-    name = f"{island.get('name', '')}{'' if sure else ' (not sure)'}"
+    name = str(island.get("name", ""))
     told = "; ".join(f"GPU {gpu.get('index')} {_told(gpu)}" for gpu in members)
+    kinds = {"unsure": not sure, "whole": whole and sure, "wide": len(members) > ROW}
     return el(
         "figure",
-        el("figcaption", el("span", name), el("span", "intact" if whole else foot, class_="foot")),
+        el("figcaption", el("span", name), el("span", foot if sure else "not sure", class_="foot")),
         el("div", [_tile(gpu) for gpu in members], class_="tiles", role="img", aria_label=f"{name}: {told}"),
-        class_=f"island{'' if sure else ' unsure'}{' whole' if whole else ''}",
+        class_=" ".join(["island", *(kind for kind, so in kinds.items() if so)]),
     )
 
 
@@ -204,7 +215,9 @@ def _slots(node: Doc) -> Markup | None:
     cells = []
     for slot in node.get("slots", ()):
         now, empty, size = slot.get("now"), slot.get("empty", 0), slot.get("gpus", 0)
-        starved = now == 0 and free is not None and free >= size and empty > 0
+        if not empty:
+            continue  # no island is that large
+        starved = _starved(node, slot)
         word = "?" if now is None else str(now)
         label = f"{size}-GPU slots: {word} of {empty} intact" + (f"; {free} free, none intact" if starved else "")
         cells.append(
@@ -218,6 +231,11 @@ def _slots(node: Doc) -> Markup | None:
             )
         )
     return el("ul", cells, class_="slots", aria_label="Intact slots by size, now and if empty") if cells else None
+
+
+def _starved(node: Doc, slot: Doc) -> bool:
+    """Whether there are GPUs enough for the size, and islands of that size, but none is intact."""
+    return slot.get("now") == 0 and bool(slot.get("empty")) and (node.get("free") or 0) >= slot.get("gpus", 0)
 
 
 def _doubts(node: Doc) -> Markup | None:
@@ -263,7 +281,7 @@ def _weight(nodes: Sequence[Doc]) -> tuple[int, ...]:
     states = [gpu.get("state") for gpu in node.get("gpus", ())]
     return (
         -sum(bool(holder.get("split")) for holder in node.get("holders", ())),
-        -sum(slot.get("now") == 0 and (node.get("free") or 0) >= slot.get("gpus", 0) for slot in node.get("slots", ())),
+        -sum(_starved(node, slot) for slot in node.get("slots", ())),
         -states.count("out"),
         -len(node.get("disagreements", ())) - len(node.get("unknown", ())),
         -len(nodes),
