@@ -4,15 +4,18 @@ import io
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from rich.console import Console
 
 from atoll.adapters.catalogue import load
+from atoll.adapters.formats.folder import Bundle
 from atoll.adapters.formats.nvidia_smi.render import render_matrix
 from atoll.cli.app import main
 from atoll.cli.topology.show import Output, show
+from atoll.core.machine import Machine
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
@@ -24,7 +27,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 
 def shown(machine: str, output: Output) -> str:
     console = Console(file=io.StringIO(), width=100)
-    show(load(machine, "n1"), output, console)
+    show(Bundle("", (Machine("n1", load(machine, "n1"), ()),)), output, console)
     return console.file.getvalue()
 
 
@@ -109,7 +112,6 @@ def test_a_bad_file_ends_with_two_and_one_message(
         (["-", "--machine", "dgx-1"], "give one of the two"),
         (["-", "-"], "given once"),
         (["missing.txt"], "No such file"),
-        (["."], "Is a directory"),
     ],
 )
 def test_wrong_usage_ends_with_two_and_says_what_was_found(
@@ -121,3 +123,136 @@ def test_wrong_usage_ends_with_two_and_says_what_was_found(
     assert (code, captured.out) == (2, "")
     assert "Traceback" not in captured.err
     assert says in " ".join(captured.err.replace("│", " ").split())
+
+
+NAMED = "GPU-{:08x}-1111-2222-3333-444444444444"
+
+
+def listed(*numbers: int) -> str:
+    return "".join(f"GPU {at}: NVIDIA H100 (UUID: {NAMED.format(n)})\n" for at, n in enumerate(numbers))
+
+
+def xml(number: int, mode: str = "Disabled", slices: str = "") -> str:
+    return (
+        '<?xml version="1.0" ?>\n<nvidia_smi_log><driver_version>535.1</driver_version><attached_gpus>1</attached_gpus>'
+        f'<gpu id="00000000:17:00.0"><product_name>NVIDIA H100</product_name><minor_number>3</minor_number>'
+        f"<uuid>{NAMED.format(number)}</uuid><mig_mode><current_mig>{mode}</current_mig></mig_mode>{slices}</gpu>"
+        "</nvidia_smi_log>\n"
+    )
+
+
+SLICE = (
+    "<mig_devices><mig_device><index>0</index><gpu_instance_id>7</gpu_instance_id>"
+    "<compute_instance_id>0</compute_instance_id></mig_device></mig_devices>"
+)
+
+
+def json_of(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *paths: Path) -> dict[str, Any]:
+    assert run(monkeypatch, "-o", "json", *map(str, paths)) == 0
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
+
+
+def test_a_folder_is_a_list_of_machines_and_of_what_was_not_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for node, number in (("node-1", 1), ("node-2", 2)):
+        (tmp_path / node).mkdir()
+        (tmp_path / node / "L.txt").write_text(listed(number))
+    (tmp_path / "node-2" / "topo.txt").write_text("\tGPU0\tGPU1\nGPU0\tX\tPIX\n")
+    (tmp_path / "notes.md").write_text("Nothing of interest.\n")
+
+    document = json_of(monkeypatch, capsys, tmp_path)
+
+    assert document["kind"] == "NodeTopologyList"
+    assert [(item["name"], len(item["devices"])) for item in document["items"]] == [("node-1", 1), ("node-2", 1)]
+    assert [(each["what"], each["expected"]) for each in document["notRead"]] == [
+        ("notes.md:1", True),
+        ("node-2/topo.txt:3", False),
+    ]
+
+
+def test_a_folder_of_one_node_is_a_list_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "L.txt").write_text(listed(1))
+
+    assert len(json_of(monkeypatch, capsys, tmp_path)["items"]) == 1
+
+
+def test_the_document_says_who_said_what_and_names_mig_devices_and_minors(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query, names = tmp_path / "q.xml", tmp_path / "L.txt"
+    query.write_text(xml(1, "Enabled", SLICE))
+    names.write_text(listed(1) + "  MIG 1g.10gb     Device  0: (UUID: MIG-0d3b1f6e-2f1c-5a11-9c11-aaaaaaaaaaaa)\n")
+
+    document = json_of(monkeypatch, capsys, query, names)
+
+    device = document["devices"][0]
+    assert (document["kind"], device["minor"], device["mig"], device["pciAddress"]) == (
+        "NodeTopology",
+        3,
+        True,
+        "0000:17:00.0",
+    )
+    assert device["migDevices"][0] == {
+        "index": 0,
+        "profile": "1g.10gb",
+        "gpuInstance": 7,
+        "computeInstance": 0,
+        "uuid": "MIG-0d3b1f6e-2f1c-5a11-9c11-aaaaaaaaaaaa",
+    }
+    assert device["sources"]["minor"] == f"nvidia-smi -q ({query}:2)"
+    assert [source["format"] for source in document["sources"]] == ["nvidia-smi -q", "nvidia-smi -L"]
+    assert document["versions"]["driver"] == "535.1"
+
+
+def test_sources_that_disagree_are_shown_and_not_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, numa in (("a.yaml", 0), ("b.yaml", 1)):
+        text = f"apiVersion: atoll.dev/v1alpha1\nkind: Machine\nname: m\ngpus:\n- {{index: 0, numa: {numa}}}\n"
+        (tmp_path / name).write_text(text)
+    paths = tmp_path / "a.yaml", tmp_path / "b.yaml"
+
+    document = json_of(monkeypatch, capsys, *paths)
+
+    assert [(each["fact"], each["gpus"], [word["says"] for word in each["said"]])
+            for each in document["disagreements"]] == [("numa", [0], ["NUMA node 0", "NUMA node 1"])]  # fmt: skip
+    assert run(monkeypatch, *map(str, paths)) == 0
+    assert "disagree on numa of GPU 0: machine file" in capsys.readouterr().out
+
+
+def test_files_of_two_nodes_are_two_machines(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    for number, path in enumerate(paths):
+        path.write_text(listed(number))
+
+    document = json_of(monkeypatch, capsys, *paths)
+
+    assert [item["name"] for item in document["items"]] == [path.as_posix() for path in paths]
+
+
+def test_a_machine_whose_gpus_nobody_lists_is_not_one_without_gpus(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dump = tmp_path / "lscpu.txt"
+    dump.write_text("Socket(s): 1\nNUMA node(s): 1\nNUMA node0 CPU(s): 0-7\n")
+
+    document = json_of(monkeypatch, capsys, dump)
+
+    assert (document["gpusKnown"], document["devices"]) == (False, [])
+    assert document["cpus"]["numaNodes"] == [{"numa": 0, "cpus": "0-7", "socket": 0}]
+    assert run(monkeypatch, str(dump)) == 0
+    assert "GPUs unknown" in capsys.readouterr().out
+
+
+def test_a_folder_without_any_dump_is_an_empty_list(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert json_of(monkeypatch, capsys, tmp_path)["items"] == []
+    assert run(monkeypatch, str(tmp_path)) == 0
+    assert "0 machines" in capsys.readouterr().out

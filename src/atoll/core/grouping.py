@@ -39,22 +39,31 @@ class FileReadings:
 
 
 def group(files: Sequence[FileReadings]) -> list[Group]:
-    """Make nodes of files, by name."""
+    """Make nodes of the files of a folder, by name."""
     files = _without_common_folder(files)
-    named, loose_parts = _by_node(files)
+    named, unnamed = _by_node(files)
     folders: dict[str, list[FileReadings]] = {}
-    for file in loose_parts:
+    for file in unnamed:
         folders.setdefault(file.folder, []).append(file)
-    groups: list[Group] = []
-    loose = folders.pop("", [])
+    groups = _loose(folders.pop("", []))
     for folder, members in folders.items():
-        readings = tuple(reading for file in members for reading in file.readings)
-        if not _contradict([file.readings for file in members]):
-            groups.append((folder, readings))
-        else:
-            groups += _loose(members)
-    groups += _loose(loose)
-    return sorted(_with_named(groups, named))
+        whole = not _contradict([file.readings for file in members])
+        groups += [(folder, _all(members))] if whole else _loose(members)
+    return sorted(_with_named(groups, named), key=lambda found: found[0])
+
+
+def collection(files: Sequence[FileReadings]) -> list[Group]:
+    """Make nodes of loose files, whatever their paths."""
+    named, unnamed = _by_node(files, folders=False)
+    return sorted(_with_named(_loose(unnamed), named), key=lambda found: found[0])
+
+
+def one_node(files: Sequence[FileReadings]) -> Group | None:
+    """All files as one node, by its name or that of the first file; None where they cannot be of one."""
+    names = {reading.node for file in files for reading in file.readings if reading.node}
+    if len(names) > 1 or _contradict([file.readings for file in files]):
+        return None
+    return next(iter(names), files[0].path if files else ""), _all(files)
 
 
 def _without_common_folder(files: Sequence[FileReadings]) -> list[FileReadings]:
@@ -66,14 +75,17 @@ def _without_common_folder(files: Sequence[FileReadings]) -> list[FileReadings]:
     return [FileReadings("/".join(parts[skipped:]), file.readings) for parts, file in zip(paths, files, strict=True)]
 
 
-def _by_node(files: Iterable[FileReadings]) -> tuple[dict[str, list[FileReadings]], list[FileReadings]]:
+def _by_node(
+    files: Iterable[FileReadings], *, folders: bool = True
+) -> tuple[dict[str, list[FileReadings]], list[FileReadings]]:
     """Readings by the node that they name, and the rest of each file."""
     named: dict[str, list[FileReadings]] = {}
     rest = []
     for file in files:
         nodes: dict[str, list[Reading]] = {}
         for reading in file.readings:
-            host = reading.source.format in _HOSTS and file.folder != ""  # the folder is its node, whatever its name
+            # In a folder the host's own name counts less: the folder is its node.
+            host = folders and reading.source.format in _HOSTS and file.folder != ""
             nodes.setdefault("" if host else reading.node, []).append(reading)
         unnamed = nodes.pop("", [])
         for node, readings in nodes.items():

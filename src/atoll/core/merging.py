@@ -52,8 +52,10 @@ def told_of(
     merged = _by_reading(readings, seat)
     first = merged[0][1]
     told = Told(SeenGpu(first.name, os_devices=_distinct(name for _, gpu in merged for name in gpu.os_devices)))
+    whole = [(source, gpu) for source, gpu in merged if gpu.physical in {None, gpu.pci_address}]
     for name in _PLAIN:
-        _take(told, position, name, _words(merged, name), _equal(name))
+        of_parts = name == "pci_address" and whole  # a function's own address is no other place of the GPU
+        _take(told, position, name, _words(whole if of_parts else merged, name), _equal(name))
     _take_uuid(told, position, readings, seat, usable)
     _take_index(told, position, merged)
     _take_numa(told, position, merged)

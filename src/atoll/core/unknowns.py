@@ -27,6 +27,7 @@ def unknowns_of(topology: NodeTopology) -> tuple[Unknown, ...]:
     pairs = list(combinations(range(len(devices)), 2))
     masked = {gpu for a, b in pairs if topology.links[a][b].pcie is None for gpu in (a, b)}
     unlinked = {gpu for a, b in pairs if topology.links[a][b].nvlinks is None for gpu in (a, b)}
+    hidden = any(topology.links[a][b].nvlinks for a, b in pairs if topology.links[a][b].pcie is None)
     without_uuid = {at for at, device in enumerate(devices) if device.uuid is None}
     unplaced = {
         Scope.NUMA_NODE: {at for at, device in enumerate(devices) if device.numa is None},
@@ -45,7 +46,8 @@ def unknowns_of(topology: NodeTopology) -> tuple[Unknown, ...]:
         (
             "pcie",
             masked,
-            "NVLink hides the PCIe class of these GPUs, so PCIe islands are unknown",
+            ("NVLink hides the PCIe class of these GPUs" if hidden else "no source tells the PCIe class of these GPUs")
+            + ", so PCIe islands are unknown",
             "`nvidia-smi topo -mp` prints it",
         ),
         (

@@ -16,7 +16,7 @@ from atoll.adapters.formats.read import FileContent, UnknownFormatError, read_fi
 from atoll.adapters.formats.text import FILE_BYTES_MAX, DumpFile
 from atoll.core.audit.picture import Blind
 from atoll.core.errors import AtollError, DumpError
-from atoll.core.grouping import FileReadings, group
+from atoll.core.grouping import FileReadings, Group, collection, group, one_node
 from atoll.core.joining import join
 from atoll.core.machine import Machine
 
@@ -81,11 +81,16 @@ def read_bundle(path: Path) -> Bundle:
 
 
 def read_files(files: Sequence[DumpFile]) -> Bundle:
-    """Read files that are already in memory, by their path in the bundle."""
+    """Files that a person named one by one, which are of one node unless they cannot be.
+
+    Raises:
+        DumpError: one of them cannot be trusted.
+    """
     reader = _Reader()
     for file in files:
-        reader.take(file)
-    return reader.bundle("")
+        reader.keep(file.name, read_file(file))
+    alone = one_node(reader.files)
+    return reader.bundle(", ".join(file.name for file in files[:4]), [alone] if alone else collection(reader.files))
 
 
 @dataclass(slots=True)
@@ -98,8 +103,9 @@ class _Reader:
     bytes_read: int = 0
     count: int = 0
 
-    def bundle(self, origin: str) -> Bundle:
-        machines = tuple(join(name, readings) for name, readings in group(self.files))
+    def bundle(self, origin: str, groups: Sequence[Group] | None = None) -> Bundle:
+        found = group(self.files) if groups is None else groups
+        machines = tuple(join(name, readings) for name, readings in found if readings)
         hidden = len(self.notes) - NOTES_MAX
         notes = self.notes[:NOTES_MAX]
         if hidden > 0:
@@ -119,11 +125,12 @@ class _Reader:
         except DumpError as error:
             self.note(_place(error), _why(error), error.remedy)
             return
+        self.keep(file.name, content)
+
+    def keep(self, name: str, content: FileContent) -> None:
+        """Keep what a file says; its parts that were refused are noted."""
         for refused in content.refused:
             self.note(_place(refused), _why(refused), refused.remedy)
-        self._keep(file.name, content)
-
-    def _keep(self, name: str, content: FileContent) -> None:
         self.objects += [Found(name, document) for document in content.objects]
         if content.readings or content.objects:
             self.files.append(FileReadings(name, content.readings))

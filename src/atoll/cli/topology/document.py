@@ -1,9 +1,13 @@
-"""A topology as the document that `-o json` and `-o yaml` print: stable keys, GPUs named by nvidia-smi's index."""
+"""Machines as the document that `-o json` and `-o yaml` print: stable keys, GPUs named by nvidia-smi's index."""
 
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
+from atoll.cli.topology.origins import cpus_document, device_origins, gpu_document, nics_document, origins_document
+from atoll.core.audit.picture import Blind
 from atoll.core.domains import domains_of, nvlink_graph
+from atoll.core.machine import Machine
 from atoll.core.topology import Device, NodeTopology
 from atoll.core.unknowns import unknowns_of
 
@@ -11,8 +15,38 @@ API_VERSION = "atoll.dev/v1alpha1"
 KIND = "NodeTopology"
 
 
-def document_of(topology: NodeTopology) -> dict[str, Any]:
-    """Every fact of the topology, its domains per scope, and what is unknown; null is unknown too."""
+LIST_KIND = "NodeTopologyList"
+_NOTHING = NodeTopology((), ())
+
+
+def list_of(machines: Sequence[Machine], blind: Sequence[Blind]) -> dict[str, Any]:
+    """The machines of a folder, and what of it was not read."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": LIST_KIND,
+        "items": [document_of(machine) for machine in machines],
+        "notRead": [
+            {"what": each.what, "why": each.why, "remedy": each.remedy, "expected": each.expected} for each in blind
+        ],
+    }
+
+
+def document_of(machine: Machine) -> dict[str, Any]:
+    """Every fact of one machine, its domains per scope, and what is unknown; null is unknown too."""
+    topology = machine.topology or _NOTHING
+    document = _topology(topology)
+    for at, device in enumerate(document["devices"]):
+        if at < len(machine.gpus):
+            device.update(gpu_document(machine.gpus[at]), sources=device_origins(machine, at))
+    return (
+        document
+        | {"name": machine.name, "gpusKnown": machine.topology is not None}
+        | {"pciNics": nics_document(machine), "cpus": cpus_document(machine), "versions": dict(machine.versions)}
+        | origins_document(machine)
+    )
+
+
+def _topology(topology: NodeTopology) -> dict[str, Any]:
     index = [device.index for device in topology.devices]
     graph = nvlink_graph(topology)
     pairs = list(combinations(range(len(index)), 2))
@@ -26,6 +60,7 @@ def document_of(topology: NodeTopology) -> dict[str, Any]:
                 "gpus": [index[a], index[b]],
                 "pcie": None if link.pcie is None else str(link.pcie),
                 "nvlinks": link.nvlinks,
+                "kind": str(link.kind),
             }
             for a, b in pairs
             for link in (topology.links[a][b],)

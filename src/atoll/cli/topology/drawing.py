@@ -1,16 +1,43 @@
 """A topology for people: islands as tiles, the link matrix, the domains of each scope, and what is unknown."""
 
+from collections.abc import Sequence
+
 from rich.console import Console
 from rich.text import Text
 
 from atoll.cli.tiles import FREE, OUT, WIDTH, Island, Tile, draw, plain
 from atoll.cli.topology.document import members
+from atoll.cli.topology.notes import print_blind, print_notes
+from atoll.cli.topology.origins import ranges
+from atoll.core.audit.picture import Blind
 from atoll.core.domains import Domains, domains_of, nvlink_graph
+from atoll.core.machine import Machine
 from atoll.core.scope import Scope
 from atoll.core.topology import Device, Health, NodeTopology, PairLink, PcieLink
 from atoll.core.unknowns import unknowns_of
 
 _STYLE = {PcieLink.PIX: "green", PcieLink.PXB: "green", PcieLink.PHB: "yellow", PcieLink.NODE: "yellow"}
+
+
+def print_machines(machines: Sequence[Machine], blind: Sequence[Blind], console: Console, *, wide: bool) -> None:
+    """Print every machine of a folder, each under its name, and what was not read."""
+    for machine in machines:
+        console.print(Text(machine.name, "bold reverse"), soft_wrap=True)
+        print_machine(machine, console, wide=wide)
+        console.print()
+    console.print(Text(f"{len(machines)} machine{'' if len(machines) == 1 else 's'}", "bold"), soft_wrap=True)
+    print_blind(blind, console, wide=wide)
+
+
+def print_machine(machine: Machine, console: Console, *, wide: bool) -> None:
+    """Print one machine; `wide` adds a line per GPU with everything known of it."""
+    if machine.topology is None:
+        console.print(Text("GPUs unknown: no source lists them", "magenta"), soft_wrap=True)
+    elif not machine.topology.devices:
+        console.print(Text("no GPU", "bold"), soft_wrap=True)
+    else:
+        print_topology(machine.topology, console, wide=wide)
+    print_notes(machine, console, wide=wide)
 
 
 def print_topology(topology: NodeTopology, console: Console, *, wide: bool) -> None:
@@ -93,7 +120,7 @@ def _matrix(topology: NodeTopology) -> Text:
 
 def _word(link: PairLink) -> str:
     if link.nvlinks:
-        return f"NV{link.nvlinks}" + (f"/{link.pcie}" if link.pcie else "")
+        return f"{link}" + (f"/{link.pcie}" if link.pcie else "")
     return str(link.pcie or "?")
 
 
@@ -121,17 +148,6 @@ def _sets(index: list[int], domains: Domains) -> str:
         "{" + ranges(tuple(members(index, block))) + "}" + ("" if block in domains.closed else "?")
         for block in _sorted(domains)
     )
-
-
-def ranges(numbers: tuple[int, ...]) -> str:
-    """0,1,2,5 as 0-2,5."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and parts[-1][1] == number - 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
 
 
 def _devices(topology: NodeTopology) -> str:

@@ -1,4 +1,4 @@
-"""`atoll topology show`: what the files of one node, or a catalogue machine, say and do not say."""
+"""`atoll topology show`: what files, folders or a live cluster say of nodes' GPUs, and what they do not say."""
 
 import json
 from enum import StrEnum
@@ -8,10 +8,11 @@ import typer
 import yaml
 from rich.console import Console
 
-from atoll.cli.topology.document import document_of
-from atoll.cli.topology.drawing import print_topology
-from atoll.cli.topology.given import FILES_HELP, topology_from
-from atoll.core.topology import NodeTopology
+from atoll.adapters.formats.folder import Bundle
+from atoll.cli.topology.document import document_of, list_of
+from atoll.cli.topology.drawing import print_machine, print_machines
+from atoll.cli.topology.given import SHOW_HELP, bundle_from
+from atoll.cli.topology.notes import print_blind
 
 
 class Output(StrEnum):
@@ -24,20 +25,30 @@ class Output(StrEnum):
 
 
 def topology_show(
-    files: Annotated[list[str] | None, typer.Argument(metavar="FILE...", help=FILES_HELP)] = None,
+    files: Annotated[list[str] | None, typer.Argument(metavar="FILE|FOLDER...", help=SHOW_HELP)] = None,
     machine: Annotated[str | None, typer.Option(metavar="NAME", help="A catalogue machine instead of files.")] = None,
     output: Annotated[Output, typer.Option("-o", "--output", help="How to print it.")] = Output.TABLE,
 ) -> None:
-    """Show what the files of one node, or a catalogue machine, say and do not say."""
-    show(topology_from(files or [], machine), output, Console())
+    """Show what files of a node, a folder of several, or a catalogue machine say and do not say.
+
+    In a folder each subfolder is a node; loose files meet at the GPUs that they name, and else stand for themselves.
+    """
+    bundle, listed = bundle_from(files or [], machine)
+    show(bundle, output, Console(), listed=listed)
 
 
-def show(topology: NodeTopology, output: Output, console: Console) -> None:
-    """Print it. JSON and YAML go out as they are, without colour or wrapping."""
+def show(bundle: Bundle, output: Output, console: Console, *, listed: bool = False) -> None:
+    """Print it. JSON and YAML go out as they are, without colour or wrapping; `listed` makes a list also of one."""
+    listed = listed or len(bundle.machines) != 1
     if output in {Output.TABLE, Output.WIDE}:
-        print_topology(topology, console, wide=output == Output.WIDE)
+        wide = output == Output.WIDE
+        if listed:
+            print_machines(bundle.machines, bundle.blind, console, wide=wide)
+        else:
+            print_machine(bundle.machines[0], console, wide=wide)
+            print_blind(bundle.blind, console, wide=wide)
         return
-    document = document_of(topology)
+    document = list_of(bundle.machines, bundle.blind) if listed else document_of(bundle.machines[0])
     text = (
         json.dumps(document, indent=2) if output == Output.JSON else yaml.safe_dump(document, sort_keys=False).rstrip()
     )
