@@ -19,7 +19,8 @@ from atoll.core.audit.report import (
     IslandView,
     SourceView,
 )
-from atoll.core.gpuset import positions
+from atoll.core.gpuset import mask_of, positions
+from atoll.core.id_list import id_text
 from atoll.core.machine import Disagreement, Machine
 from atoll.core.scope import CHAIN, Scope
 from atoll.core.shape import Shape
@@ -135,13 +136,7 @@ def _model(machine: Machine | None) -> str:
 
 def ranges(numbers: Iterable[int]) -> str:
     """0,1,2,5 as 0-2,5."""
-    parts: list[list[int]] = []
-    for number in sorted(numbers):
-        if parts and parts[-1][1] == number - 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
+    return id_text(mask_of(numbers))
 
 
 @lru_cache(maxsize=4096)
