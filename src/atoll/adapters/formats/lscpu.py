@@ -18,6 +18,7 @@ from atoll.core.id_list import ID_MAX, id_mask
 from atoll.core.reading import CpuLayout, Format, Reading, Remark, Source
 
 SOCKETS_MAX = 64
+RUNS_MAX = 4_096
 
 _SOCKETS_UNKNOWN = re.compile(r"\s*Socket\(s\):\s*-\s*")
 _COUNTED = re.compile(r"(Socket\(s\)|NUMA node\(s\)|Core\(s\) per socket|CPU\(s\)):\s*(\S+)")
@@ -142,9 +143,12 @@ def _sockets_by_number(node_cpus: dict[int, int], sockets: int, cores: int) -> d
     if not cores or sockets > SOCKETS_MAX:
         return {}
     runs = [0] * sockets
-    for cpu in range(max(node_cpus.values()).bit_length()):
-        runs[cpu // cores % sockets] |= 1 << cpu
-    found = {node: socket for node in nodes for socket, run in enumerate(runs) if not node_cpus[node] & ~run}
+    total = max(node_cpus.values()).bit_length()
+    if total > cores * RUNS_MAX:
+        return {}
+    for run, start in enumerate(range(0, total, cores)):
+        runs[run % sockets] |= ((1 << cores) - 1) << start
+    found = {node: socket for node in nodes for socket, own in enumerate(runs) if not node_cpus[node] & ~own}
     whole = all(
         sum(node_cpus[node] for node in nodes if found.get(node) == socket).bit_count() >= cores
         for socket in range(sockets)

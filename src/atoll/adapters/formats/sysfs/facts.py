@@ -151,7 +151,8 @@ class Facts:
             return None
         packages: dict[int, int] = {}
         for node, cpus in self.node_cpus.items():
-            found = {self.package_of_cpu.get(cpu) for cpu in positions(cpus)} if self.package_of_cpu else set()
+            told = cpus.bit_count() <= len(self.package_of_cpu)
+            found = {self.package_of_cpu.get(cpu) for cpu in positions(cpus)} if told else set()
             if len(found) == 1 and (package := found.pop()) is not None:
                 packages[node] = package
         whole = all(node in packages for node, cpus in self.node_cpus.items() if cpus)
