@@ -54,7 +54,7 @@ def counts(reading: Reading) -> list[list[int | None]]:
     return [[link.nvlinks for link in row] for row in reading.links or ()]
 
 
-def test_a_common_topmost_element_is_a_common_switch_and_different_ones_are_none() -> None:
+def test_one_topmost_element_is_one_switch_and_different_ones_share_none() -> None:
     lower = switch("0000:03:00.0", gpu("0000:04:00.0", 0), gpu("0000:05:00.0", 1))
     upper = switch("0000:01:00.0", lower, switch("0000:06:00.0", gpu("0000:07:00.0", 2)))
     beside = switch("0000:11:00.0", gpu("0000:12:00.0", 3))
