@@ -69,7 +69,8 @@ class Remark:
     NotSupported (the tool answered that it cannot tell), BrokenTable, Truncated, SharedAddress (several GPUs at one
     PCI address), DuplicateDevice (one physical GPU published twice), Inconsistent (a source contradicts itself),
     Unmatched (its GPUs are not those of the other sources), MatchedByOrder, AmbiguousFile (it fits several nodes),
-    UnreadableAnnotation, UnknownDevice, RewrittenIds (ids that are not the GPU that is visible), Scaled, OfflineCPU,
+    UnreadableAnnotation, UnknownDevice, UnknownModel, RewrittenIds (ids that are not the GPU that is visible), Scaled,
+    OfflineCPU, VirtualRoots (a hypervisor made the PCIe roots up),
     ToolWarning (the tool printed a warning), UnknownLink (a link class that is new here).
     """
 

@@ -100,3 +100,7 @@ def test_absurd_counts_of_sockets_name_none() -> None:
 
     assert layout is not None
     assert layout.socket_of_node == {}
+
+
+def test_another_commands_numbers_below_a_table_are_not_read() -> None:
+    assert read(FORMS["-e"] + "\n$ uptime\n1 x\n") == read(FORMS["-e"])

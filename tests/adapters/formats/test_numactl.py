@@ -108,3 +108,7 @@ def test_a_system_without_numa_says_so() -> None:
     reading = read("$ numactl -H\nNo NUMA available on this system\n")
 
     assert (reading.cpus, [remark.code for remark in reading.remarks]) == (None, ["NotSupported"])
+
+
+def test_another_commands_table_below_is_not_read() -> None:
+    assert read(TWO + "\n$ cat /proc/interrupts\n  0:  36  0  0\n").extras["distances"]["0"] == {"0": 10, "1": 21}

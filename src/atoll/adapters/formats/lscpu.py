@@ -169,10 +169,12 @@ def _parse_parsable(text: DumpText) -> Sockets:
     socket_of_node: dict[int, int] = {}
     sockets: set[int] = set()
     seen = 0
-    for number, line in enumerate(text.lines, 1):
+    for number, line in enumerate(text.lines[start:], start + 1):
         body = line.strip()
         if not (_PARSABLE_ROW if commas else _TABLE_ROW).fullmatch(body):
-            continue  # the comment above the table, a prompt
+            if body and not commas:
+                break  # another command's output
+            continue  # a comment, a prompt
         cells = body.split("," if commas else None)
         if len(cells) > node_at and cells[node_at] in {"", "-"}:
             continue  # offline

@@ -100,6 +100,7 @@ class _Table:
         elif body:
             self._open = None
             if not self._line(number, body):
+                self._columns = []  # another command's output
                 return
         self.first = self.first or number
         self._before = line.rstrip("\r")

@@ -47,12 +47,18 @@ class Bridge:
 
 @dataclass(slots=True)
 class Listing:
-    """All functions that a file lists, by address in the order of the file."""
+    """All functions that a file lists, by address in the order of the file.
+
+    Attributes:
+        ports: what a function's Express capability calls it. `groups`: IOMMU groups.
+        by_field: functions that stand as one line per field (-vmm).
+    """
 
     functions: dict[str, PciFunction] = field(default_factory=dict)
     bridges: dict[str, Bridge] = field(default_factory=dict)
     ports: dict[str, str] = field(default_factory=dict)
     groups: dict[str, int] = field(default_factory=dict)
+    by_field: set[str] = field(default_factory=set)
     remarks: list[Remark] = field(default_factory=list)
 
 
@@ -87,6 +93,7 @@ def read_listing(text: DumpText) -> Listing:
             current, numa_lines = _enter(text, listing, number, header[1], parts), 0
         elif body.startswith("Slot:") and (slot := _FIELD.fullmatch(body)) and pci_address(slot[2]):
             current, numa_lines = _enter(text, listing, number, slot[2], _Parts()), 0
+            listing.by_field.add(current.address)
         elif current and (numa := _NUMA.match(body)):
             numa_lines += 1
             _place(listing, current, int(numa[1]), number, again=numa_lines > 1)
@@ -178,7 +185,7 @@ def _detail(listing: Listing, function: PciFunction, body: str) -> None:
             listing.bridges[address] = Bridge(address, secondary, subordinate)
     elif express := _EXPRESS.match(body):
         listing.ports.setdefault(address, express[1])
-    elif pair := _FIELD.fullmatch(body):
+    elif address in listing.by_field and (pair := _FIELD.fullmatch(body)):
         _field(function, pair[1], pair[2].strip())
 
 
