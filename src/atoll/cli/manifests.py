@@ -33,6 +33,19 @@ def rbac(
 
 
 @app.command()
+def audit_rbac(
+    namespace: Annotated[
+        str, typer.Option(metavar="NAME", callback=object_name, help="Of the service account.")
+    ] = made.NAMESPACE,
+    service_account: Annotated[
+        str, typer.Option(metavar="NAME", callback=object_name, help="As which `atoll audit` reads.")
+    ] = made.AUDIT_ACCOUNT,
+) -> None:
+    """Print a service account for `atoll audit` and the role that reads what it looks at, and nothing else."""
+    typer.echo(made.yaml_of(made.audit_rbac(namespace, service_account)), nl=False)
+
+
+@app.command()
 def scheduler_config(
     extender_url: Annotated[str, typer.Option(metavar="URL", help="Of `atoll serve`, e.g. https://127.0.0.1:8443.")],
     cert_dir: Annotated[

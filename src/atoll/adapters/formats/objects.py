@@ -83,6 +83,12 @@ def true_at(value: Value, *path: str) -> bool | None:
 
 def mebibytes(text: str) -> int | None:
     """A Kubernetes quantity of bytes in whole MiB; None where it is none, or beyond what a machine can have."""
+    found = amount(text)
+    return None if found is None else found // _MEBI
+
+
+def amount(text: str) -> int | None:
+    """A Kubernetes quantity, rounded down to a whole number; None where it is none, or beyond any real one."""
     found = _QUANTITY.fullmatch(text.strip())
     if found is None:
         return None
@@ -92,4 +98,4 @@ def mebibytes(text: str) -> int | None:
     else:
         factor, divisor = _SUFFIX.get(suffix, 1) * 10 ** int(exponent or 0), 1
     scaled = int(digits + fraction) * factor // (10 ** len(fraction) * divisor)
-    return scaled // _MEBI if scaled <= _EXA else None
+    return scaled if scaled <= _EXA else None

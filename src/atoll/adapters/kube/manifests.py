@@ -9,10 +9,12 @@ from typing import Any
 import yaml
 
 from atoll.adapters.kube.names import GPU_RESOURCE, GROUP, LEASE
+from atoll.adapters.kube.survey.sources import LISTED, READ_ONE_BY_ONE, VERSION
 
 Manifest = dict[str, Any]
 SCHEDULER_NAME = "atoll-scheduler"
 SERVICE_ACCOUNT = "atoll"
+AUDIT_ACCOUNT = "atoll-audit"
 NAMESPACE = "kube-system"
 HTTP_TIMEOUT = "1s"
 _WATCHED = ["get", "list", "watch"]
@@ -44,6 +46,31 @@ def rbac(namespace: str = NAMESPACE, service_account: str = SERVICE_ACCOUNT) -> 
         _role("Role", SCHEDULER_NAME, [_leases(["get", "update"], SCHEDULER_NAME)], NAMESPACE),
         _binding("Role", SCHEDULER_NAME, [scheduler], NAMESPACE),
         _role("ClusterRole", "atoll-publisher", publisher_rules()),
+    ]
+
+
+def audit_rbac(namespace: str = NAMESPACE, service_account: str = AUDIT_ACCOUNT) -> list[Manifest]:
+    """The service account of `atoll audit` and exactly what it reads."""
+    subject = {"kind": "ServiceAccount", "name": service_account, "namespace": namespace}
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": service_account, "namespace": namespace}},
+        _role("ClusterRole", AUDIT_ACCOUNT, audit_rules()),
+        _binding("ClusterRole", AUDIT_ACCOUNT, [subject]),
+    ]
+
+
+def audit_rules() -> list[Manifest]:
+    """Lists of what an audit looks at, nothing that amounts to exec, and no secrets.
+
+    A configuration that a device plugin mounts is got by its name; without that rule its sharing stays unknown.
+    """
+    groups: dict[str, list[str]] = {}
+    for listed in LISTED:
+        groups.setdefault(listed.group, []).append(listed.resource)
+    return [
+        *(_rule(group, resources, ["list"]) for group, resources in groups.items()),
+        _rule("", [READ_ONE_BY_ONE], ["get"]),
+        {"nonResourceURLs": [VERSION], "verbs": ["get"]},
     ]
 
 

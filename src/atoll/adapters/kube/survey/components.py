@@ -1,0 +1,139 @@
+"""Workloads of the GPU stack as components: image, version, and the settings that bear on placement.
+
+A flag and its environment variable are one setting here: `--mig-strategy=single` is MIG_STRATEGY single.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from atoll.adapters.formats.objects import at, mapping_at, text_at, true_at
+from atoll.adapters.kube.survey import wire
+from atoll.adapters.kube.survey.images import Part, part_of
+from atoll.core.audit.picture import AuditNode, Component, Role
+
+VALUE_MAX = 512
+_SETTINGS = frozenset({
+    "MIG_STRATEGY", "FAIL_ON_INIT_ERROR", "PASS_DEVICE_SPECS", "DEVICE_LIST_STRATEGY", "DEVICE_ID_STRATEGY",
+    "CONFIG_FILE", "DEFAULT_CONFIG", "CONFIG_FILE_SRCDIR", "NVIDIA_DRIVER_ROOT", "CDI_ENABLED", "MPS_ROOT",
+    "NVIDIA_VISIBLE_DEVICES", "NVIDIA_MIG_MONITOR_DEVICES", "DP_DISABLE_HEALTHCHECKS", "DP_ENABLE_HEALTHCHECKS",
+    "DEVICE_SPLIT_COUNT", "DEVICE_MEMORY_SCALING", "DEVICE_CORES_SCALING", "DISABLE_CORE_LIMIT", "RESOURCE_NAME",
+    "NODE_SCHEDULER_POLICY", "GPU_SCHEDULER_POLICY", "NUMA_ALIGNMENT", "KUBELET_SOCKET", "DEVICE_PLUGIN_MODE",
+    "FEATURE_GATES", "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED", "ALLOCATION_POLICY", "DRIVER_TYPE",
+    "ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS", "RESOURCE_NAMING_STRATEGY", "PULSE", "SHARED_DEV_NUM",
+    "SCHEDULER_NAME", "DEFAULT_MEM", "DEFAULT_CORES", "PREFERRED_ALLOCATION_POLICY", "REPLICAS",
+})  # fmt: skip
+_FLAG = re.compile(r"--?([A-Za-z][\w.-]{1,63})(?:=(.*))?", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A component, and the ConfigMaps (namespace, name) that its pods mount."""
+
+    component: Component
+    config_maps: tuple[tuple[str, str], ...] = ()
+
+
+def found_in(kind: str, workload: wire.Workload) -> list[Found]:
+    """The parts of the GPU stack that a workload runs, each once."""
+    metadata, spec = workload.metadata, workload.spec.template.spec
+    source = f"{kind} {metadata.namespace}/{metadata.name}"
+    mounted = tuple((metadata.namespace, each.config_map.name) for each in spec.volumes or () if each.config_map)
+    seen: dict[Part, Found] = {}
+    for container in spec.containers:
+        match = part_of(container)
+        if match is None or match[0] in seen:
+            continue
+        part, version = match
+        component = Component(
+            part.role, part.name, version, container.image[:VALUE_MAX], settings=_settings(container), source=source
+        )
+        seen[part] = Found(component, mounted if part.role is Role.DEVICE_PLUGIN else ())
+    return list(seen.values())
+
+
+def _settings(container: wire.WorkContainer) -> tuple[tuple[str, str], ...]:
+    told = dict(_flags([*(container.command or ()), *(container.args or ())]))
+    told |= {each.name: each.value for each in container.env or () if each.name in _SETTINGS and each.value is not None}
+    return tuple(sorted((name, value[:VALUE_MAX]) for name, value in told.items()))
+
+
+def _flags(words: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Flags in either form, by the name of their environment variable."""
+    waiting = ""
+    for word in words:
+        flag = _FLAG.fullmatch(word)
+        if flag is None:
+            if waiting:
+                yield waiting, word
+            waiting = ""
+            continue
+        name = flag[1].upper().replace("-", "_").replace(".", "_")
+        waiting = name if name in _SETTINGS and flag[2] is None else ""
+        if name in _SETTINGS:
+            yield name, "true" if flag[2] is None else flag[2]
+
+
+def of_policy(policy: wire.ClusterPolicy) -> list[Component]:
+    """What the GPU Operator was told to install: its own settings, and versions of parts that it names."""
+    spec = policy.spec
+    settings = {
+        "mig.strategy": text_at(spec, "mig", "strategy"),
+        "devicePlugin.config": text_at(spec, "devicePlugin", "config", "name"),
+        "devicePlugin.config.default": text_at(spec, "devicePlugin", "config", "default"),
+        "cdi.enabled": _truth(spec, "cdi", "enabled"),
+        "cdi.default": _truth(spec, "cdi", "default"),
+        "driver.enabled": _truth(spec, "driver", "enabled"),
+        "toolkit.enabled": _truth(spec, "toolkit", "enabled"),
+        "devicePlugin.enabled": _truth(spec, "devicePlugin", "enabled"),
+        "driver.version": text_at(spec, "driver", "version"),
+        "sandboxWorkloads.enabled": _truth(spec, "sandboxWorkloads", "enabled"),
+    }
+    labels: Mapping[str, str] = policy.metadata.labels or {}
+    version = labels.get("app.kubernetes.io/version", "") or labels.get("helm.sh/chart", "").removeprefix(
+        "gpu-operator-"
+    )
+    told = tuple((key, value[:VALUE_MAX]) for key, value in settings.items() if value)
+    source = f"ClusterPolicy {policy.metadata.name}"
+    return [Component(Role.GPU_OPERATOR, "nvidia-gpu-operator", version, settings=told, source=source)]
+
+
+def _truth(spec: Mapping[str, object], *path: str) -> str:
+    found = true_at(spec, *path)
+    return "" if found is None else str(found).lower()
+
+
+def with_settings(component: Component, added: Iterable[tuple[str, str]]) -> Component:
+    known = dict(component.settings)
+    return replace(component, settings=tuple({**known, **dict(added)}.items()))
+
+
+def of_nodes(nodes: Iterable[AuditNode], versions: Mapping[str, Mapping[str, str]]) -> list[Component]:
+    """Kubelets and drivers by version, with the nodes that have it. Args: versions: node -> part -> version."""
+    parts = {"driver": (Role.DRIVER, "nvidia-driver"), "cuda": (Role.CUDA, "cuda")}
+    found: dict[tuple[Role, str, str], list[str]] = {}
+    for node in nodes:
+        if node.kubelet_version:
+            found.setdefault((Role.KUBELET, "kubelet", node.kubelet_version), []).append(node.name)
+        for part, (role, name) in parts.items():
+            if version := versions.get(node.name, {}).get(part):
+                found.setdefault((role, name, version), []).append(node.name)
+    return [
+        Component(role, name, version, nodes=tuple(sorted(names)), source="Node")
+        for (role, name, version), names in sorted(found.items())
+    ]
+
+
+def config_settings(name: str, key: str, value: object, *, several: bool) -> Iterator[tuple[str, str]]:
+    """What a device plugin's configuration file says of sharing and MIG. Args: several: the map has other files too."""
+    prefix = f"{key}: " if several else ""
+    for kind in ("timeSlicing", "mps"):
+        resources = at(value, "sharing", kind, "resources")
+        for resource in resources[:64] if isinstance(resources, list) else ():
+            if replicas := text_at(resource, "replicas"):
+                yield f"{prefix}sharing.{kind}.{text_at(resource, 'name')}.replicas", replicas
+    flags = mapping_at(value, "flags")
+    if strategy := text_at(flags, "migStrategy"):
+        yield f"{prefix}MIG_STRATEGY" if several else "MIG_STRATEGY", strategy
+    if text_at(value, "version"):
+        yield "config file", f"{name}/{key}" if not several else name

@@ -1,0 +1,220 @@
+"""A cluster's objects by list requests, page by page, and nothing else: no watch, no write, nothing that is exec.
+
+What may not be listed, or is not installed, is told in the picture and stops nothing. Pages are decoded as they come
+and dropped, so that memory holds what the audit needs and one page per kind.
+"""
+
+import asyncio
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from atoll.adapters.formats import koordinator, node_resource_topology, numatopology, resource_slice
+from atoll.adapters.formats.json_text import Value
+from atoll.adapters.formats.objects import text_at
+from atoll.adapters.kube.client import Answer, KubeClient, Unanswered
+from atoll.adapters.kube.credentials import AccessError
+from atoll.adapters.kube.names import GPU_RESOURCE
+from atoll.adapters.kube.survey import wire
+from atoll.adapters.kube.survey.gather import Survey
+from atoll.adapters.kube.survey.sources import LISTED, VERSION, Listed, Take
+from atoll.adapters.kube.wire import ListMeta, Page
+from atoll.core.audit.picture import Blind, Picture
+from atoll.core.errors import AtollError, DumpError
+from atoll.core.reading import Reading
+
+PAGE = 500
+PAGES_MAX = 4_000
+LISTS_TRIED = 3
+REMEDY = "atoll manifests audit-rbac | kubectl apply -f -"
+_UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _GONE = 401, 403, 404, 410
+_READERS = {
+    "Device": koordinator,
+    "NodeResourceTopology": node_resource_topology,
+    "Numatopology": numatopology,
+}
+
+Slices = dict[str, list[bytes]]
+"""Node -> its ResourceSlices as they came: decoded all at once they would be most of the memory."""
+
+
+_slice = msgspec.json.Decoder(wire.ResourceSlice)
+
+
+class _Expired(Exception):
+    """The list is too old to go on with; it begins again."""
+
+
+async def survey(client: KubeClient, origin: str, taken: str, resources: tuple[str, ...] = (GPU_RESOURCE,)) -> Picture:
+    """Look at a cluster.
+
+    Args:
+        origin: the API server's address. taken: now, RFC 3339.
+        resources: names of whole GPUs, beside those that are known.
+
+    Raises:
+        AtollError: the API server cannot be reached, or knows nobody by these credentials.
+    """
+    found = Survey(resources, from_files=False)
+    await _version(client, found)
+    slices: Slices = {}
+    await asyncio.gather(*(_Lister(client, found, listed, slices).run() for listed in LISTED))
+    _slice_readings(found, slices)
+    await asyncio.gather(*(_config_map(client, found, *key) for key in found.config_maps[:32]))
+    return found.picture(origin, taken)
+
+
+async def _version(client: KubeClient, found: Survey) -> None:
+    answer = await client.read(VERSION)
+    if answer.status == _UNAUTHORIZED:
+        raise AccessError(f"the API server knows nobody by these credentials: {answer.why}")
+    if not answer.ok:
+        found.blind(_blind("the version of Kubernetes", answer))
+        return
+    try:
+        found.add_version(msgspec.json.decode(answer.body, type=wire.Version).git_version)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        found.unreadable("the version of Kubernetes", str(error))
+
+
+class _Lister:
+    """One kind, from its first page to its last."""
+
+    def __init__(self, client: KubeClient, found: Survey, listed: Listed, slices: Slices) -> None:
+        self._client, self._found, self._listed, self._slices = client, found, listed, slices
+        typed: dict[Take, tuple[type, Callable[..., None]]] = {
+            Take.NODES: (wire.Node, found.add_node),
+            Take.PODS: (wire.Pod, found.add_pod),
+            Take.EVENTS: (wire.Event, found.add_event),
+            Take.WORKLOADS: (wire.Workload, lambda each: found.add_workload(listed.kind, each)),
+        }
+        other = (msgspec.Raw, self._keep_slice) if listed.kind == "ResourceSlice" else (dict, self._add_object)
+        self._type, self._add = typed.get(listed.take, other)
+        self._page = msgspec.json.Decoder(Page[self._type])  # type: ignore[name-defined]
+        self._raw_page = msgspec.json.Decoder(Page[msgspec.Raw])
+        self._one: msgspec.json.Decoder[Any] = msgspec.json.Decoder(self._type)
+
+    async def run(self) -> None:
+        try:
+            await self._read()
+        except (Unanswered, msgspec.DecodeError, UnicodeDecodeError) as error:
+            self._found.blind(Blind(self._listed.name, f"could not be listed: {error}"[:400]))
+
+    async def _read(self) -> None:
+        for path in self._listed.paths:
+            first = await self._client.read(self._url(path, ""))
+            if first.status != _NOT_FOUND:
+                break
+        if not first.ok:
+            self._found.blind(self._unseen(first))
+            return
+        for _ in range(LISTS_TRIED):
+            try:
+                await self._pages(path, first)
+                break
+            except _Expired:
+                first = await self._client.read(self._url(path, ""))
+        else:
+            self._found.blind(Blind(self._listed.name, "the list grew too old to be read to its end, three times"))
+
+    async def _pages(self, path: str, answer: Answer) -> None:
+        if self._listed.take is Take.PODS:
+            self._found.pods_were_listed()
+        for _ in range(PAGES_MAX):
+            if answer.status == _GONE:
+                raise _Expired
+            if not answer.ok:
+                self._found.blind(Blind(self._listed.name, f"only a part was listed: {answer.why}", REMEDY))
+                return
+            more = self._take(answer.body).continue_
+            if not more:
+                return
+            answer = await self._client.read(self._url(path, more))
+        self._found.blind(Blind(self._listed.name, f"only the first {PAGES_MAX * PAGE:,} were read"))
+
+    def _take(self, body: bytes) -> ListMeta:
+        try:
+            page = self._page.decode(body)
+        except msgspec.ValidationError:
+            return self._take_one_by_one(body)
+        for item in page.items or ():
+            self._add(item)
+        return page.metadata
+
+    def _take_one_by_one(self, body: bytes) -> ListMeta:
+        """One object of an unknown form must not hide the others of its page."""
+        page = self._raw_page.decode(body)
+        for item in page.items or ():
+            try:
+                self._add(self._one.decode(item))
+            except msgspec.DecodeError as error:
+                self._found.unreadable(self._listed.name, str(error))
+        return page.metadata
+
+    def _add_object(self, item: dict[str, Value]) -> None:
+        """Members of a list come without their kind."""
+        value = {"kind": self._listed.kind, "apiVersion": f"{self._listed.group}/{self._listed.versions[0]}", **item}
+        if self._listed.take is Take.OBJECTS:
+            self._found.add(value)
+        else:
+            self._add_reading(value)
+
+    def _keep_slice(self, item: msgspec.Raw) -> None:
+        self._slices.setdefault(_slice.decode(item).spec.node_name, []).append(bytes(item))
+
+    def _add_reading(self, value: dict[str, Value]) -> None:
+        name = f"{self._listed.kind} {text_at(value, 'metadata', 'name')}"
+        try:
+            for reading in _READERS[self._listed.kind].read(name, value, 1):
+                self._found.add_reading(reading)
+        except DumpError as error:
+            self._found.unreadable(name, str(error))
+
+    def _url(self, path: str, more: str) -> str:
+        query = "&".join(
+            filter(None, (f"limit={PAGE}", self._listed.query, f"continue={quote(more, safe='')}" if more else ""))
+        )
+        return f"{path}?{query}"
+
+    def _unseen(self, answer: Answer) -> Blind:
+        if answer.status == _NOT_FOUND and not self._listed.ordinary:
+            return Blind(self._listed.name, "not installed", expected=True)
+        return _blind(self._listed.name, answer)
+
+
+def _slice_readings(found: Survey, slices: Slices) -> None:
+    for node, members in slices.items():
+        try:
+            objects = [(msgspec.json.decode(each), 1) for each in members]
+            for reading in resource_slice.readings(f"ResourceSlices of {node}" if node else "ResourceSlices", objects):
+                found.add_reading(_without_extras(reading))
+        except (DumpError, msgspec.DecodeError) as error:
+            found.unreadable(f"ResourceSlices of {node}", str(error))
+        members.clear()
+
+
+def _without_extras(reading: Reading) -> Reading:
+    """A cluster's slices word by word are most of its memory, and no report shows them."""
+    return dataclasses.replace(reading, extras={})
+
+
+async def _config_map(client: KubeClient, found: Survey, namespace: str, name: str) -> None:
+    what = f"ConfigMap {namespace}/{name}"
+    path = f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps/{quote(name, safe='')}"
+    try:
+        answer = await client.read(path)
+        if answer.ok:
+            found.add({**msgspec.json.decode(answer.body), "kind": "ConfigMap"})
+        else:
+            found.blind(_blind(what, answer))
+    except (AtollError, msgspec.DecodeError, UnicodeDecodeError, TypeError) as error:
+        found.blind(Blind(what, f"could not be read: {error}"[:400]))
+
+
+def _blind(what: str, answer: Answer) -> Blind:
+    if answer.status == _FORBIDDEN:
+        return Blind(what, f"forbidden: {answer.why}", REMEDY)
+    return Blind(what, f"could not be read: {answer.why}")

@@ -1,0 +1,201 @@
+"""Nodes, pods, events and workloads on the wire, as far as an audit reads them; all other fields are skipped unread."""
+
+from typing import Any
+
+import msgspec
+
+from atoll.adapters.kube.wire import Condition, OwnerReference, Quantities, Resources, Struct
+
+
+class Meta(Struct, frozen=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    creation_timestamp: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: tuple[OwnerReference, ...] | None = None
+
+
+class Named(Struct, frozen=True):
+    """Any object, to name it where it cannot be read."""
+
+    kind: str = ""
+    metadata: Meta = Meta()
+
+
+class NodeSpec(Struct, frozen=True):
+    unschedulable: bool | None = None
+
+
+class NodeInfo(Struct, frozen=True):
+    kubelet_version: str = ""
+    kernel_version: str = ""
+    container_runtime_version: str = ""
+
+
+class NodeStatus(Struct, frozen=True):
+    capacity: Quantities | None = None
+    allocatable: Quantities | None = None
+    conditions: tuple[Condition, ...] | None = None
+    node_info: NodeInfo = NodeInfo()
+
+
+class Node(Struct, frozen=True):
+    metadata: Meta
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class Variable(Struct, frozen=True):
+    name: str = ""
+    value: str | None = None
+
+
+class Container(Struct, frozen=True):
+    """Of a pod: image and environment are skipped, which are most of it."""
+
+    name: str = ""
+    resources: Resources | None = None
+    restart_policy: str | None = None
+
+
+class PodSpec(Struct, frozen=True):
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] | None = None
+    node_name: str | None = None
+    scheduler_name: str | None = None
+    priority: int | None = None
+
+
+class Allocated(Struct, frozen=True):
+    resource_id: str = msgspec.field(name="resourceID", default="")
+
+
+class AllocatedResource(Struct, frozen=True):
+    name: str = ""
+    resources: tuple[Allocated, ...] | None = None
+
+
+class Terminated(Struct, frozen=True):
+    finished_at: str | None = None
+
+
+class ContainerState(Struct, frozen=True):
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(Struct, frozen=True):
+    name: str = ""
+    state: ContainerState | None = None
+    allocated_resources_status: tuple[AllocatedResource, ...] | None = None
+
+
+class PodStatus(Struct, frozen=True):
+    phase: str = ""
+    reason: str | None = None
+    message: str | None = None
+    start_time: str | None = None
+    conditions: tuple[Condition, ...] | None = None
+    container_statuses: tuple[ContainerStatus, ...] | None = None
+
+
+class Pod(Struct, frozen=True):
+    metadata: Meta
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class Reference(Struct, frozen=True):
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class Series(Struct, frozen=True):
+    count: int = 0
+    last_observed_time: str | None = None
+
+
+class Event(Struct, frozen=True):
+    """Of v1 and of events.k8s.io, which name the same things differently."""
+
+    metadata: Meta
+    involved_object: Reference | None = None
+    regarding: Reference | None = None
+    reason: str | None = None
+    message: str | None = None
+    note: str | None = None
+    count: int | None = None
+    deprecated_count: int | None = None
+    series: Series | None = None
+    first_timestamp: str | None = None
+    last_timestamp: str | None = None
+    event_time: str | None = None
+    deprecated_first_timestamp: str | None = None
+    deprecated_last_timestamp: str | None = None
+
+
+class WorkContainer(Struct, frozen=True):
+    name: str = ""
+    image: str = ""
+    command: tuple[str, ...] | None = None
+    args: tuple[str, ...] | None = None
+    env: tuple[Variable, ...] | None = None
+
+
+class ConfigMapVolume(Struct, frozen=True):
+    name: str = ""
+
+
+class Volume(Struct, frozen=True):
+    name: str = ""
+    config_map: ConfigMapVolume | None = None
+
+
+class WorkPodSpec(Struct, frozen=True):
+    containers: tuple[WorkContainer, ...] = ()
+    init_containers: tuple[WorkContainer, ...] | None = None
+    volumes: tuple[Volume, ...] | None = None
+
+
+class Template(Struct, frozen=True):
+    spec: WorkPodSpec = WorkPodSpec()
+
+
+class WorkloadSpec(Struct, frozen=True):
+    template: Template = Template()
+
+
+class Workload(Struct, frozen=True):
+    """A DaemonSet, Deployment or StatefulSet."""
+
+    metadata: Meta
+    spec: WorkloadSpec = WorkloadSpec()
+
+
+class ConfigMap(Struct, frozen=True):
+    metadata: Meta
+    data: dict[str, str] | None = None
+
+
+class ClusterPolicy(Struct, frozen=True):
+    """The GPU Operator's; its many parts are read as they are."""
+
+    metadata: Meta
+    spec: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class Version(Struct, frozen=True):
+    git_version: str = ""
+
+
+class SliceSpec(Struct, frozen=True):
+    node_name: str = ""
+
+
+class ResourceSlice(Struct, frozen=True):
+    """Only whose it is; its devices are read as an object."""
+
+    spec: SliceSpec = SliceSpec()
