@@ -153,7 +153,7 @@ def test_what_could_not_be_seen_is_a_finding_unless_it_is_ordinary() -> None:
 
     report = audit(picture(node(), blind=(forbidden, absent)))
 
-    assert [finding.title for finding in report.findings if finding.code == "NotSeen"] == ["Events: forbidden"]
+    assert [finding.title for finding in report.findings if finding.code == "NotSeen"] == ["events: forbidden"]
     assert report.blind == (forbidden, absent)
 
 
@@ -180,3 +180,33 @@ def test_each_point_says_whether_it_was_answered() -> None:
         "fragments": Answer.PARTLY, "incidents": Answer.NO,
     }  # fmt: skip
     assert set(cluster.values()) == {Answer.YES}
+
+
+def test_slots_are_counted_for_the_worst_gpus_that_unplaced_pods_may_hold() -> None:
+    def slots(hidden: int) -> list[int | None]:
+        seen = picture(node(), pods=(pod("counted", "n1", hidden),) if hidden else ())
+        return [view.now for view in audit(seen).nodes[0].slots]
+
+    # Of 1, 2, 4 and 8 GPUs; two islands of four.
+    assert slots(0) == [8, 4, 2, 1]
+    assert slots(1) == [7, 3, 1, 0]
+    assert slots(2) == [6, 2, 0, 0]
+    assert slots(5) == [3, 0, 0, 0]
+
+
+def test_several_defects_of_one_version_are_one_finding() -> None:
+    plugin = Component(Role.DEVICE_PLUGIN, "nvidia-device-plugin", "v0.15.0")
+    lagging = Component(Role.DEVICE_PLUGIN, "nvidia-device-plugin", "latest")
+    defects = tuple(
+        Defect(f"x-{n}", Role.DEVICE_PLUGIN, "", "v0.14.0", "v0.16.0", "warning", f"defect {n}", "", "upgrade", "x/y")
+        for n in range(3)
+    )
+
+    found = audit(picture(node(), components=(plugin, lagging)), defects).findings
+
+    assert next(f.title for f in found if f.code == "KnownDefect") == (
+        "nvidia-device-plugin v0.15.0: 3 known defects of this version"
+    )
+    assert next(f.title for f in found if f.code == "VersionUnknown") == (
+        "nvidia-device-plugin: latest is no version that can be compared"
+    )

@@ -1,6 +1,6 @@
 """Who holds what, from records of differing worth."""
 
-from atoll.core.audit.occupancy import Occupancy, occupancies, gpu_behind, twice_held
+from atoll.core.audit.occupancy import Occupancy, gpu_behind, occupancies, twice_held
 from atoll.core.audit.picture import Picture
 from atoll.core.machine import Machine
 from atoll.core.reading import Format, MigDevice, SeenGpu, Source

@@ -27,7 +27,7 @@ def audit(picture: Picture, defects: Iterable[Defect] = ()) -> Report:
     signs = [
         *(sign for occupancy in nodes for sign in hardware_signs(occupancy)),
         *occupancy_signs(picture, nodes),
-        *cluster_signs(picture, nodes, incidents, matched.found),
+        *cluster_signs(picture, nodes, incidents, matched),
         *_whole(nodes),
     ]
     return Report(
@@ -89,4 +89,4 @@ def _facts(picture: Picture, occupancy: Occupancy) -> tuple[tuple[str, str], ...
 
 
 def _defect_view(match: Match) -> DefectView:
-    return DefectView(match.defect, match.component.name, match.component.version, match.component.nodes)
+    return DefectView(match.defect, match.component.name, match.component.version, match.component.nodes, match.certain)

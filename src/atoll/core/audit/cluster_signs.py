@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from atoll.core.audit.abilities import plugin_of, policy_of, sharing_of
-from atoll.core.audit.defects import Match
+from atoll.core.audit.defects import Matching
 from atoll.core.audit.findings import Sign
 from atoll.core.audit.incidents import ADMISSION, OUT_OF, TOPOLOGY
 from atoll.core.audit.occupancy import Occupancy
@@ -17,7 +17,7 @@ MESSAGE_MAX = 160
 
 
 def cluster_signs(
-    picture: Picture, occupancies: Sequence[Occupancy], incidents: Sequence[Incident], defects: Sequence[Match]
+    picture: Picture, occupancies: Sequence[Occupancy], incidents: Sequence[Incident], defects: Matching
 ) -> Iterator[Sign]:
     yield from _incidents(incidents)
     yield from _defects(defects)
@@ -37,21 +37,30 @@ def _incidents(incidents: Sequence[Incident]) -> Iterator[Sign]:
             times = "once" if incident.count == 1 else f"{incident.count} times"
             message = incident.message[:MESSAGE_MAX]
             yield Sign(kind, f"{incident.reason} {times}" + (f": {message}" if message else ""), incident.where,
-                       (incident.example,) if incident.example else (), weight=incident.count)  # fmt: skip
+                       (incident.example,) if incident.example else (), weight=incident.count, node=False)  # fmt: skip
 
 
-def _defects(defects: Sequence[Match]) -> Iterator[Sign]:
-    for match in defects:
+def _defects(defects: Matching) -> Iterator[Sign]:
+    """One finding per component and severity: nobody reads ten of them for one upgrade."""
+    for match in defects.found:
         defect, component = match.defect, match.component
         sure = "" if match.certain else " (the version found does not tell whether it is fixed)"
+        vendor = " (a vendor's build, which may be patched)" if match.vendor_build else ""
+        name = f"{component.name} {component.version}".strip()
         yield Sign(
             "KnownDefect",
-            f"{component.name} {component.version or 'of unknown version'}: {defect.title}{sure} "
-            f"[{defect.identifier}, {defect.source}]. {defect.effect}",
+            f"{name}: {defect.title}{sure}{vendor} [{defect.source}]",
             weight=max(1, len(component.nodes)),
             severity=Severity(defect.severity) if match.certain else Severity.INFO,
+            effect=defect.effect,
             fix=defect.fix,
+            apart=name,
         )
+    for component in defects.unknown:
+        found = (
+            f"{component.version} is no version that can be compared" if component.version else "no version was seen"
+        )
+        yield Sign("VersionUnknown", f"{component.name}: {found}")
 
 
 def _node(picture: Picture, occupancy: Occupancy) -> Iterator[Sign]:

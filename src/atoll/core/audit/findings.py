@@ -18,8 +18,9 @@ class Sign:
 
     Attributes:
         kind: a code of `KINDS`. detail: what was seen, a clause that follows the node's name.
-        where: node, file, or "" for the cluster. weight: GPUs concerned.
-        severity: where it differs from the kind's.
+        where: node, file, controller, or "" for the cluster; `node` tells whether it is a node.
+        weight: GPUs concerned. severity, effect, fix, command: where they differ from the kind's.
+        apart: signs of one kind that differ in this are findings of their own.
     """
 
     kind: str
@@ -28,8 +29,11 @@ class Sign:
     pods: tuple[str, ...] = ()
     weight: int = 1
     severity: Severity | None = None
+    effect: str = ""
     fix: str = ""
     command: str = ""
+    node: bool = True
+    apart: str = ""
 
 
 _RANK = {kind.code: rank for rank, kind in enumerate(KINDS)}
@@ -41,8 +45,7 @@ def findings_of(signs: Iterable[Sign]) -> tuple[Finding, ...]:
     groups: dict[tuple[str, Severity, str], list[Sign]] = {}
     for sign in signs:
         severity = sign.severity or KINDS[_RANK[sign.kind]].severity
-        apart = sign.detail if sign.kind == "KnownDefect" else ""  # each defect is a finding of its own
-        groups.setdefault((sign.kind, severity, apart), []).append(sign)
+        groups.setdefault((sign.kind, severity, sign.apart), []).append(sign)
     found = [_finding(KINDS[_RANK[code]], severity, members) for (code, severity, _), members in groups.items()]
     return tuple(sorted(found, key=lambda each: (_SEVERITY[each.severity], _RANK[each.code], -each.weight, each.title)))
 
@@ -53,9 +56,9 @@ def _finding(kind: Kind, severity: Severity, signs: list[Sign]) -> Finding:
     first = signs[0]
     told = tuple(dict.fromkeys(_sentence(sign) for sign in signs))
     if len(places) > 1:
-        title, evidence = kind.many.format(n=len(places)), told
+        title, evidence = kind.many.format(n=len(places), of=first.apart), told
     elif not first.where and len(told) > 1:
-        title, evidence = kind.many.format(n=len(told)), told
+        title, evidence = kind.many.format(n=len(told), of=first.apart), told
     else:
         title, evidence = told[0], told[1:]
         title += f" (and {len(evidence)} more)" if evidence else ""
@@ -68,10 +71,10 @@ def _finding(kind: Kind, severity: Severity, signs: list[Sign]) -> Finding:
             *evidence[:EVIDENCE_MAX],
             *((f"and {beyond} more",) if beyond > 0 else ()),
         ),
-        effect=kind.effect,
-        fix=first.fix or kind.fix,
+        effect=(first.effect if len(signs) == 1 else "") or kind.effect,
+        fix=(first.fix if len(told) == 1 else "") or kind.fix or first.fix,
         command=first.command or kind.command,
-        nodes=places,
+        nodes=tuple(dict.fromkeys(sign.where for sign in signs if sign.where and sign.node)),
         pods=tuple(dict.fromkeys(pod for sign in signs for pod in sign.pods)),
         weight=sum(sign.weight for sign in signs),
     )

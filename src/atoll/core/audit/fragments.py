@@ -19,6 +19,7 @@ from atoll.core.request import ContainerAsk, GpuRequest, Policy
 from atoll.core.rule import Rule, rule_for
 from atoll.core.scope import DEFAULT_SCOPES, Scope
 from atoll.core.shape import Shape
+from atoll.core.tables import chooser_for
 from atoll.core.verdict import Fit, Placement, Refusal, Verdict
 
 USUAL_SIZES = (1, 2, 4, 8, 16)
@@ -49,17 +50,38 @@ def slots_of(occupancy: Occupancy, sizes: Iterable[int]) -> tuple[SlotsView, ...
     state, told = occupancy.state, occupancy.told
     usable = shape.everything & ~state.out
     return tuple(
-        SlotsView(size, slots(shape, usable, size), slots(shape, state.surely_free, size) if told else None)
+        SlotsView(size, slots(shape, usable, size), slots(shape, state.free, size, state.hidden) if told else None)
         for size in sizes
         if size <= shape.count
     )
 
 
 @lru_cache(maxsize=16_384)
-def slots(shape: Shape, free: int, size: int) -> int:
-    """Disjoint sets of `size` that are right in every possible topology; regions of the chain never overlap."""
+def slots(shape: Shape, free: int, size: int, hidden: int = 0) -> int:
+    """How many disjoint sets of `size` are right in every possible topology, however `hidden` GPUs of `free` are taken.
+
+    Regions of the chain never overlap. The worst taking breaks first what a single GPU breaks: one slot of a region
+    costs what is left over there and one more, and each further slot `size`.
+    """
     rule = rule_of(shape, size)
-    return sum((region & free).bit_count() // size for region in rule.regions) if rule.regions_suffice else 0
+    if not rule.regions_suffice:
+        return 0 if hidden else _one_by_one(shape, free, size)
+    inside = [(region & free).bit_count() for region in rule.regions]
+    left, whole = hidden, sum(count // size for count in inside)
+    for first in sorted(count % size + 1 for count in inside if count >= size):
+        if left < first:
+            break
+        left, whole = left - first, whole - 1
+    return max(0, whole - left // size)
+
+
+def _one_by_one(shape: Shape, free: int, size: int) -> int:
+    """Where domains are not sure, sets are taken one after the other as the decision would take them."""
+    chooser, count = chooser_for(shape, size, DEFAULT_SCOPES, None), 0
+    while (best := chooser.proven(free)) is not None:
+        free &= ~best[1][0]
+        count += 1
+    return count
 
 
 def sizes_view(occupancies: Sequence[Occupancy], sizes: Sequence[int]) -> tuple[SizeView, ...]:

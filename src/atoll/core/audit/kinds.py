@@ -56,7 +56,8 @@ KINDS: tuple[Kind, ...] = (
     Kind("IslandsBroken", WARNING, "{n} nodes have enough free GPUs and no intact island",
          "the next large pod waits or is split although the count says it fits",
          "keep singles together: Atoll packs small pods into islands that are broken already"),
-    Kind("KnownDefect", WARNING, "{n} known defects of the versions found here"),
+    Kind("KnownDefect", WARNING, "{of}: {n} known defects of this version",
+         "what they cost is in the list", "upgrade to a version without them"),
     Kind("UnknownDevice", WARNING, "{n} records name GPUs that are not there",
          "what is recorded of these GPUs belongs to another machine or another time",
          "take the record again, and look for a GPU that was lost or replaced"),
@@ -171,5 +172,7 @@ KINDS: tuple[Kind, ...] = (
          "take the UUIDs with their NUMA nodes on the node", _LIST_UUIDS),
     Kind("UnknownModel", INFO, "On {n} nodes the PCI database does not know the GPUs' model",
          "the model is a number there", "update-pciids"),
+    Kind("VersionUnknown", INFO, "The versions of {n} components cannot be read",
+         "whether published defects concern them is unknown", "pin images by a version tag"),
     Kind("Whole", INFO, "The islands of {n} nodes, as their hardware makes them"),
 )  # fmt: skip

@@ -220,6 +220,7 @@ class DefectView:
     component: str
     version: str
     nodes: tuple[str, ...] = ()
+    certain: bool = True
 
 
 @dataclass(frozen=True, slots=True)

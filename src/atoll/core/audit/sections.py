@@ -70,10 +70,10 @@ def section_of(
         scope, drawn = islands_of(shape)
         index = tuple(device.index for device in topology.devices)
         gpus = tuple(_gpu(occupancy, n, index[n]) for n in range(shape.count))
-        free = occupancy.state.free
+        free, sure = occupancy.state.free, occupancy.told and not occupancy.state.hidden
         islands = tuple(
             IslandView(
-                island.name, positions(island.mask), (island.mask & free).bit_count() if occupancy.told else None,
+                island.name, positions(island.mask), (island.mask & free).bit_count() if sure else None,
                 island.sure,
             )
             for island in drawn
