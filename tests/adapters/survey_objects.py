@@ -6,7 +6,7 @@ Json = dict[str, Any]
 
 
 def gpu_uuid(number: int) -> str:
-    return f"GPU-00000000-0000-0000-0000-{number:012x}"
+    return f"GPU-5e3d0a7b-0000-4000-8000-{number:012x}"
 
 
 def node(name: str, gpus: int = 8, **labels: str) -> Json:

@@ -116,6 +116,19 @@ def test_a_role_for_publishers_is_printed_and_bound_to_nobody():
     assert all(each.get("roleRef", {}).get("name") != "atoll-publisher" for each in objects)
 
 
+def test_an_audit_may_read_and_nothing_else():
+    objects = printed("audit-rbac", "--namespace", "gpu", "--service-account", "robot")
+
+    role = next(each for each in objects if each["kind"] == "ClusterRole")
+    binding = next(each for each in objects if each["kind"] == "ClusterRoleBinding")
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "robot", "namespace": "gpu"}]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"get", "list"}
+    reached = {resource for rule in role["rules"] for resource in rule.get("resources", ())}
+    assert not {each for each in reached if "/" in each or each in {"secrets", "*"}}
+    assert [rule["verbs"] for rule in role["rules"] if "configmaps" in rule.get("resources", ())] == [["get"]]
+
+
 def test_the_scheduler_configuration_is_one_document_whose_first_profile_is_ours():
     (config,) = printed("scheduler-config", "--extender-url", "https://10.0.0.1:8443/", "--cert-dir", "/etc/atoll/")
 
