@@ -43,7 +43,7 @@ class Bundle:
     """What a folder says.
 
     Attributes:
-        machines: every node of which something was read, by name.
+        machines: every node of which something was read, by name; `groups` are the readings that they were made of.
         objects: every Kubernetes object, for whoever looks at the cluster.
         blind: what could not be read, and why. Files of other kinds are noted as expected.
         files: how many files something was read from.
@@ -51,6 +51,7 @@ class Bundle:
 
     origin: str
     machines: tuple[Machine, ...] = ()
+    groups: tuple[Group, ...] = ()
     objects: tuple[Found, ...] = ()
     blind: tuple[Blind, ...] = ()
     files: int = 0
@@ -110,7 +111,7 @@ class _Reader:
         notes = self.notes[:NOTES_MAX]
         if hidden > 0:
             notes.append(Blind(f"{hidden:,} more files", "were not read for reasons like these"))
-        return Bundle(origin, machines, tuple(self.objects), tuple(notes), len(self.files))
+        return Bundle(origin, machines, tuple(found), tuple(self.objects), tuple(notes), len(self.files))
 
     def take(self, file: DumpFile) -> None:
         """Read one file; a refusal is noted."""

@@ -60,6 +60,7 @@ def bundle_from(names: Sequence[str], machine: str | None) -> tuple[Bundle, bool
     whole = Bundle(
         ", ".join(names[:4]),
         tuple(each for part in parts for each in part.machines),
+        tuple(each for part in parts for each in part.groups),
         tuple(each for part in parts for each in part.objects),
         tuple(each for part in parts for each in part.blind),
         sum(part.files for part in parts),

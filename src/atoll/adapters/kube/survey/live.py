@@ -19,7 +19,7 @@ from atoll.adapters.kube.client import Answer, KubeClient, Unanswered
 from atoll.adapters.kube.credentials import AccessError
 from atoll.adapters.kube.names import GPU_RESOURCE
 from atoll.adapters.kube.survey import wire
-from atoll.adapters.kube.survey.gather import Survey
+from atoll.adapters.kube.survey.gather import Readings, Survey
 from atoll.adapters.kube.survey.sources import LISTED, VERSION, Listed, Take
 from atoll.adapters.kube.wire import ListMeta, Page
 from atoll.core.audit.picture import Blind, Picture
@@ -48,12 +48,19 @@ class _Expired(Exception):
     """The list is too old to go on with; it begins again."""
 
 
-async def survey(client: KubeClient, origin: str, taken: str, resources: tuple[str, ...] = (GPU_RESOURCE,)) -> Picture:
+async def survey(
+    client: KubeClient,
+    origin: str,
+    taken: str,
+    resources: tuple[str, ...] = (GPU_RESOURCE,),
+    readings: Readings | None = None,
+) -> Picture:
     """Look at a cluster.
 
     Args:
         origin: the API server's address. taken: now, RFC 3339.
         resources: names of whole GPUs, beside those that are known.
+        readings: what files say of nodes, by name.
 
     Raises:
         AtollError: the API server cannot be reached, or knows nobody by these credentials.
@@ -64,7 +71,7 @@ async def survey(client: KubeClient, origin: str, taken: str, resources: tuple[s
     await asyncio.gather(*(_Lister(client, found, listed, slices).run() for listed in LISTED))
     _slice_readings(found, slices)
     await asyncio.gather(*(_config_map(client, found, *key) for key in found.config_maps[:32]))
-    return found.picture(origin, taken)
+    return found.picture(origin, taken, readings)
 
 
 async def _version(client: KubeClient, found: Survey) -> None:
