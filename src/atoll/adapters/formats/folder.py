@@ -73,6 +73,8 @@ def read_bundle(path: Path) -> Bundle:
     Raises:
         AtollError: the path itself cannot be read.
     """
+    if not path.exists():
+        raise AtollError(f"{path}: no such folder or file")
     reader = _Reader()
     if path.is_dir():
         reader.take_folder(path)
@@ -81,15 +83,18 @@ def read_bundle(path: Path) -> Bundle:
     return reader.bundle(str(path))
 
 
-def read_files(files: Sequence[DumpFile]) -> Bundle:
+def read_files(files: Sequence[DumpFile], *, forgiving: bool = False) -> Bundle:
     """Files that a person named one by one, which are of one node unless they cannot be.
 
     Raises:
-        DumpError: one of them cannot be trusted.
+        DumpError: one of them cannot be trusted; `forgiving` makes that a note, unless none can.
     """
     reader = _Reader()
     for file in files:
-        reader.keep(file.name, read_file(file))
+        if forgiving and len(files) > 1:
+            reader.take(file)
+        else:
+            reader.keep(file.name, read_file(file))
     alone = one_node(reader.files)
     return reader.bundle(", ".join(file.name for file in files[:4]), [alone] if alone else collection(reader.files))
 

@@ -5,6 +5,7 @@ read one by one, and those of Kubernetes are kept for whoever looks at the clust
 trusted is refused with file, line, column and what was expected.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -29,6 +30,7 @@ EXPECTED = (
     "the output of nvidia-smi, rocm-smi, amd-smi, npu-smi, mx-smi, lstopo, lspci, numactl or lscpu, a sysfs listing, "
     "an NCCL topology, objects of Kubernetes, a file of the kubelet, or a machine file"
 )
+_OBJECT = re.compile(r"""["']?\bkind["']?\s{0,9}:\s{0,9}["']?(?:GPU|PlacementPolicy|List\b)""")
 REMEDY = "Are these files from one node, taken with the same GPUs visible?"
 
 __all__ = ["DumpFile", "FileContent", "read_file", "read_topology"]
@@ -145,8 +147,7 @@ def _of_object(name: str, document: Document) -> Iterator[Reading]:
 
 def _is_object_of_ours(text: DumpText) -> bool:
     """Whether it is what a cluster prints of Atoll's kinds, which a machine file is not."""
-    keys = (line.strip().lstrip('-{" ').replace('"', "").replace(" ", "") for line in text.lines[:200])
-    return any(key.startswith(("kind:GPU", "kind:PlacementPolicy", "kind:List")) for key in keys)
+    return _OBJECT.search(text.raw, 0, 1 << 16) is not None
 
 
 def _unknown(text: DumpText) -> DumpError:

@@ -39,12 +39,17 @@ class TextFormat:
     Attributes:
         vendor: "" = any. Rows of vendors' tools look alike, and no node has GPUs of two: the first vendor counts.
         fails_as_nvidia_smi: an error of nvidia-smi in the file means that this output is not whole.
+        marks: one of these is in every such text, which is cheaper to ask of a large file; () = none is known.
     """
 
     recognises: Callable[[DumpText], bool]
     read: Callable[[DumpText], tuple[Reading, ...]]
     vendor: str = ""
     fails_as_nvidia_smi: bool = False
+    marks: tuple[str, ...] = ()
+
+    def is_in(self, text: DumpText) -> bool:
+        return (not self.marks or any(mark in text.raw for mark in self.marks)) and self.recognises(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +69,15 @@ class ObjectFormat:
 
 
 TEXT_FORMATS = (
-    TextFormat(topo.recognises, topo.read, "NVIDIA", fails_as_nvidia_smi=True),
-    TextFormat(gpu_list.recognises, gpu_list.read, "NVIDIA", fails_as_nvidia_smi=True),
-    TextFormat(p2p.recognises, p2p.read, "NVIDIA", fails_as_nvidia_smi=True),
-    TextFormat(query_text.recognises, query_text.read, "NVIDIA"),
-    TextFormat(query_xml.recognises, query_xml.read, "NVIDIA"),
-    TextFormat(lscpu.recognises, lscpu.read),
-    TextFormat(numactl.recognises, numactl.read),
+    TextFormat(topo.recognises, topo.read, "NVIDIA", fails_as_nvidia_smi=True, marks=("GPU",)),
+    TextFormat(gpu_list.recognises, gpu_list.read, "NVIDIA", fails_as_nvidia_smi=True, marks=("GPU",)),
+    TextFormat(p2p.recognises, p2p.read, "NVIDIA", fails_as_nvidia_smi=True, marks=("GPU",)),
+    TextFormat(query_text.recognises, query_text.read, "NVIDIA", marks=("GPU", "SMI LOG")),
+    TextFormat(query_xml.recognises, query_xml.read, "NVIDIA", marks=("smi_log",)),
+    TextFormat(lscpu.recognises, lscpu.read, marks=("CPU", "NUMA")),
+    TextFormat(numactl.recognises, numactl.read, marks=("node", "NUMA")),
     TextFormat(lspci.recognises, lspci.read),
-    TextFormat(sysfs.recognises, sysfs.read),
+    TextFormat(sysfs.recognises, sysfs.read, marks=("/", "pci")),
     TextFormat(rocm_smi.recognises, rocm_smi.read, "AMD"),
     TextFormat(amd_smi.recognises, amd_smi.read, "AMD"),
     TextFormat(npu_smi.recognises, npu_smi.read, "Huawei"),
@@ -85,7 +90,7 @@ def text_formats(text: DumpText) -> tuple[TextFormat, ...]:
     found: list[TextFormat] = []
     vendor = ""
     for form in TEXT_FORMATS:
-        if (not form.vendor or vendor in {"", form.vendor}) and form.recognises(text):
+        if (not form.vendor or vendor in {"", form.vendor}) and form.is_in(text):
             found.append(form)
             vendor = vendor or form.vendor
     return tuple(found)

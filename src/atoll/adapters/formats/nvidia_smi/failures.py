@@ -58,6 +58,8 @@ _FAILURES = tuple(
 def find_failure(text: DumpText) -> DumpError | None:
     """The first failure that nvidia-smi reports in this text."""
     for failure in _FAILURES:
+        if failure.says.search(text.raw) is None:
+            continue
         for number, line in enumerate(text.lines, 1):
             if (said := failure.says.search(line)) is not None:
                 found = f"{quoted(said[0])}: {failure.means}"
