@@ -54,6 +54,12 @@ def test_a_capture_of_several_tools_is_read_whole() -> None:
     assert set(formats(capture)) == {Format.NVIDIA_SMI_TOPO, Format.NVIDIA_SMI_LIST, Format.NUMACTL}
 
 
+def test_a_table_of_addresses_needs_no_path_to_be_one_of_sysfs() -> None:
+    table = "BDF            NUMA  ROOT\n0000:17:00.0   0     pci0000:16\n0000:2a:00.0   1     pci0000:29\n"
+
+    assert formats(table) == [Format.SYSFS]
+
+
 def test_a_damaged_part_leaves_the_others() -> None:
     content = read(f"$ numactl -H\n{NUMACTL}$ nvidia-smi -L\n{LIST[:-10]}")
 

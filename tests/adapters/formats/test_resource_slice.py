@@ -199,3 +199,13 @@ def test_damaged_slices_tell_little_and_break_nothing(spec: Any):
     value = {**slice_of(), "spec": spec}
 
     assert len(read(value)) == 1
+
+
+@pytest.mark.parametrize("shape", [[], {}, [{}]])
+def test_a_version_or_an_effect_of_another_shape_tells_nothing(shape: Any):
+    damaged = device("gpu-0") | {"attributes": {"driverVersion": {"version": shape}}}
+
+    reading = one(slice_of(damaged | {"taints": [{"key": "xid", "effect": shape}]}))
+
+    assert reading.versions == ()
+    assert [gpu.health for gpu in reading.gpus or ()] == [None]

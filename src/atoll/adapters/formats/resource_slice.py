@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from atoll.adapters.formats.json_text import Value
-from atoll.adapters.formats.objects import at, list_at, text_at, whole_at
+from atoll.adapters.formats.objects import at, list_at, text_at, text_of, whole_at
 from atoll.adapters.formats.slice_device import Kind, SliceDevice, device_of, nic_of
 from atoll.adapters.formats.slice_gpus import Offered, offered_gpus
 from atoll.core.errors import DumpError
@@ -158,8 +158,8 @@ def _versions(gpus: Sequence[SliceDevice]) -> tuple[tuple[str, str], ...]:
     """The versions that the devices agree on; 0.0.0 stands for none."""
     found: list[tuple[str, str]] = []
     for key, word in (("driver", "driverVersion"), ("cuda", "cudaDriverVersion")):
-        told = {str(version) for gpu in gpus if (version := gpu.attributes.get(word)) not in {None, "", "0.0.0"}}
-        found += [(key, version[:64]) for version in sorted(told)]
+        told = {text_of(gpu.attributes.get(word))[:64] for gpu in gpus} - {"", "0.0.0"}
+        found += [(key, version) for version in sorted(told)]
     return tuple(found)
 
 

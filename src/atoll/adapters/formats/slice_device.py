@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from atoll.adapters.formats.json_text import Value
-from atoll.adapters.formats.objects import at, list_at, mapping_at, mebibytes, text_at, text_of, whole_of
+from atoll.adapters.formats.objects import list_at, mapping_at, mebibytes, text_at, text_of, whole_of
 from atoll.adapters.formats.pci_address import pci_address
 from atoll.core.reading import SeenGpu, SeenNic
 from atoll.core.topology import Health
@@ -198,7 +198,7 @@ def _health(device: SliceDevice) -> Health | None:
 
 def _taint(taints: Sequence[Any]) -> Health | None:
     """A device that its driver keeps new pods off, for its health; taints also reserve healthy devices."""
-    keys = [text_at(taint, "key") for taint in taints if at(taint, "effect") in {"NoSchedule", "NoExecute"}]
+    keys = [text_at(taint, "key") for taint in taints if text_at(taint, "effect") in {"NoSchedule", "NoExecute"}]
     if any(_LOST.search(_last(key)) for key in keys):
         return Health.LOST
     return Health.UNHEALTHY if any(_SICK.search(_last(key)) for key in keys) else None
