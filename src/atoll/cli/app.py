@@ -8,7 +8,8 @@ import sys
 
 import typer
 
-from atoll.cli import manifests
+from atoll.cli import manifests, snapshot
+from atoll.cli.audit.verb import audit
 from atoll.cli.demo.verb import demo
 from atoll.cli.options import FAILED, UNUSABLE
 from atoll.cli.serve import serve
@@ -27,11 +28,13 @@ app = typer.Typer(
 topology = typer.Typer(name="topology", help="What is known of a node's GPUs.", no_args_is_help=True)
 
 app.command()(demo)
+app.command()(audit)
 app.command()(serve)
 topology.command("show")(topology_show)
 topology.command("publish")(topology_publish)
 topology.command("render")(topology_render)
 app.add_typer(topology)
+app.add_typer(snapshot.app)
 app.add_typer(manifests.app)
 
 

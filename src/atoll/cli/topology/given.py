@@ -42,11 +42,11 @@ def _read(name: str) -> bytes:
         raise DumpError(name, 0, 0, found=f"nothing to read ({why})", expected="a file") from error
 
 
-def bundle_from(names: Sequence[str], machine: str | None) -> tuple[Bundle, bool]:
+def bundle_from(names: Sequence[str], machine: str | None, *, forgiving: bool = False) -> tuple[Bundle, bool]:
     """The machines of files, folders or a catalogue machine, and whether they are a list even when there is one.
 
     Raises:
-        DumpError: a file that was named cannot be trusted. In a folder that is a note.
+        DumpError: a file that was named cannot be trusted. In a folder, or when `forgiving`, that is a note.
         typer.BadParameter: neither or both are given, or there is no such machine.
     """
     _check(names, machine, None)
@@ -56,7 +56,7 @@ def bundle_from(names: Sequence[str], machine: str | None) -> tuple[Bundle, bool
     loose = [name for name in names if name not in bundles]
     parts = [folder.read_bundle(Path(name)) for name in bundles]
     if loose:
-        parts.append(folder.read_files(read_files(loose)))
+        parts.append(folder.read_files(read_files(loose), forgiving=forgiving))
     whole = Bundle(
         ", ".join(names[:4]),
         tuple(each for part in parts for each in part.machines),
@@ -65,7 +65,7 @@ def bundle_from(names: Sequence[str], machine: str | None) -> tuple[Bundle, bool
         tuple(each for part in parts for each in part.blind),
         sum(part.files for part in parts),
     )
-    if not whole.machines and not bundles:
+    if not whole.machines and not whole.objects and not bundles:
         raise DumpError(names[0], 0, 0, found="nothing about a node's hardware", expected="a dump of one node")
     return whole, bool(bundles)
 

@@ -49,11 +49,14 @@ def _defects(defects: Matching) -> Iterator[Sign]:
         name = f"{component.name} {component.version}".strip()
         yield Sign(
             "KnownDefect",
-            f"{name}: {defect.title}{sure}{vendor} [{defect.source}]",
+            f"{defect.title}{sure}{vendor} [{defect.source}]",
+            name,
             weight=max(1, len(component.nodes)),
-            severity=Severity(defect.severity) if match.certain else Severity.INFO,
+            # A defect that was published is a risk; critical is what was seen to happen here.
+            severity=Severity.INFO if not match.certain or defect.severity == "info" else Severity.WARNING,
             effect=defect.effect,
             fix=defect.fix,
+            node=False,
             apart=name,
         )
     for component in defects.unknown:

@@ -55,10 +55,13 @@ def _finding(kind: Kind, severity: Severity, signs: list[Sign]) -> Finding:
     places = tuple(dict.fromkeys(sign.where for sign in signs if sign.where))
     first = signs[0]
     told = tuple(dict.fromkeys(_sentence(sign) for sign in signs))
-    if len(places) > 1:
-        title, evidence = kind.many.format(n=len(places), of=first.apart), told
+    if first.apart and len(told) > 1:
+        title = kind.many.format(n=len(told), of=first.apart)
+        told = evidence = tuple(dict.fromkeys(sign.detail for sign in signs))
+    elif len(places) > 1:
+        title, evidence = kind.many.format(n=len(places)), told
     elif not first.where and len(told) > 1:
-        title, evidence = kind.many.format(n=len(told), of=first.apart), told
+        title, evidence = kind.many.format(n=len(told)), told
     else:
         title, evidence = told[0], told[1:]
         title += f" (and {len(evidence)} more)" if evidence else ""

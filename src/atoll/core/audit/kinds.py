@@ -56,8 +56,6 @@ KINDS: tuple[Kind, ...] = (
     Kind("IslandsBroken", WARNING, "{n} nodes have enough free GPUs and no intact island",
          "the next large pod waits or is split although the count says it fits",
          "keep singles together: Atoll packs small pods into islands that are broken already"),
-    Kind("KnownDefect", WARNING, "{of}: {n} known defects of this version",
-         "what they cost is in the list", "upgrade to a version without them"),
     Kind("UnknownDevice", WARNING, "{n} records name GPUs that are not there",
          "what is recorded of these GPUs belongs to another machine or another time",
          "take the record again, and look for a GPU that was lost or replaced"),
@@ -126,6 +124,8 @@ KINDS: tuple[Kind, ...] = (
          "what they declare holds for nobody", "write them as plain JSON"),
     Kind("AllocatableLow", WARNING, "{n} nodes can give fewer GPUs than they have",
          "unhealthy devices stay out until the plugin is restarted", "look at the plugin's log and at XID events"),
+    Kind("KnownDefect", WARNING, "{of}: {n} known defects of this version",
+         "what they cost is in the list", "upgrade to a version without them"),
     Kind("Truncated", WARNING, "{n} files end too early", "what is missing counts as unknown", "take the output again"),
     Kind("Refused", WARNING, "{n} files or objects could not be read", "what they would have told is missing here"),
     # Good to know before Atoll is switched on.
