@@ -151,6 +151,7 @@ KINDS: tuple[Kind, ...] = (
          "RDMA from the others crosses the host bridge", "prefer the islands with a card for multi-node jobs"),
     Kind("MinorOrder", INFO, "On {n} nodes minor numbers and indices differ",
          "/dev/nvidia0 is not GPU 0: tools that mix the two hit another card", "use UUIDs"),
+    Kind("Whole", INFO, "The islands of {n} nodes, as their hardware makes them"),
     Kind("OfflineCPU", INFO, "On {n} nodes some CPUs are offline", "CPU lists have holes", ""),
     Kind("Scaled", INFO, "On {n} nodes memory or cores are scaled beyond the card",
          "the annotation's memory is not the card's", "read the card's memory from nvidia-smi"),
@@ -178,5 +179,4 @@ KINDS: tuple[Kind, ...] = (
          "the model is a number there", "update-pciids"),
     Kind("VersionUnknown", INFO, "The versions of {n} components cannot be read",
          "whether published defects concern them is unknown", "pin images by a version tag"),
-    Kind("Whole", INFO, "The islands of {n} nodes, as their hardware makes them"),
 )  # fmt: skip

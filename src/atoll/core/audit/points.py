@@ -6,6 +6,8 @@ from atoll.core.audit.abilities import policy_of
 from atoll.core.audit.occupancy import Occupancy
 from atoll.core.audit.picture import Picture, Role
 from atoll.core.audit.report import Answer, Incident, Point
+from atoll.core.scope import Scope
+from atoll.core.shape import Shape
 
 TOPOLOGY, VERSIONS, ABILITIES, ASSIGNMENTS, FRAGMENTS, INCIDENTS = (
     "topology", "versions", "abilities", "assignments", "fragments", "incidents",
@@ -30,8 +32,22 @@ def _share(name: str, good: int, of: int, missing: str) -> Point:
 
 
 def _topology(nodes: Sequence[Occupancy]) -> Point:
-    known = sum(occupancy.topology is not None for occupancy in nodes)
-    return _share(TOPOLOGY, known, len(nodes), "no source lists the GPUs of a node")
+    listed = sum(occupancy.topology is not None for occupancy in nodes)
+    placed = sum(occupancy.shape is not None and _is_placed(occupancy.shape) for occupancy in nodes)
+    if not listed:
+        return Point(TOPOLOGY, Answer.NO, "no source lists the GPUs of a node")
+    if placed == len(nodes):
+        return Point(TOPOLOGY, Answer.YES)
+    missing = []
+    if listed < len(nodes):
+        missing.append(f"no source lists the GPUs of {len(nodes) - listed} of {len(nodes)} nodes")
+    if placed < listed:
+        missing.append(f"the NUMA nodes of GPUs are not known on {listed - placed}")
+    return Point(TOPOLOGY, Answer.PARTLY, ", ".join(missing))
+
+
+def _is_placed(shape: Shape) -> bool:
+    return shape.count == 1 or shape.domains(Scope.NUMA_NODE).known
 
 
 def _versions(picture: Picture, nodes: Sequence[Occupancy]) -> Point:
