@@ -9,10 +9,11 @@ PYTEST := $(BIN)/python -m pytest
 
 # The samples that `make test` takes. `make sim` and `make fuzz` run the large numbers.
 TEST_SIM_SEEDS ?= 300
-TEST_FUZZ_CASES ?= 20000
+TEST_FUZZ_CASES ?= 6000
 SIM_SEEDS ?= 10000
 FUZZ_CASES ?= 1000000
 SEED ?=
+CASE ?=
 
 .PHONY: demo test check static e2e fuzz bench sim venv realkube chromium
 
@@ -35,8 +36,8 @@ static: venv
 e2e: venv realkube  ## the tests on a real etcd, kube-apiserver, kube-controller-manager and kube-scheduler
 	@$(PYTEST) -m e2e
 
-fuzz: venv  ## mutated valid input, FUZZ_CASES of it
-	@ATOLL_FUZZ_CASES=$(FUZZ_CASES) $(PYTEST) tests/fuzz
+fuzz: venv  ## FUZZ_CASES mutated valid inputs for each parser, on all cores; or the one given as CASE=lspci:4711
+	@ATOLL_FUZZ_CASES=$(FUZZ_CASES) ATOLL_FUZZ_CASE=$(CASE) $(PYTEST) $(if $(CASE),-s,-n auto) tests/fuzz
 
 sim: venv  ## seeded simulations: SIM_SEEDS of them, or the one given as SEED=
 	@ATOLL_SIM_SEEDS=$(SIM_SEEDS) ATOLL_SIM_SEED=$(SEED) $(PYTEST) tests/sim

@@ -8,25 +8,12 @@ import random
 import re
 from collections.abc import Callable
 
-WORDS = [
-    "X",
-    "PIX",
-    "PXB",
-    "PHB",
-    "NODE",
-    "SYS",
-    "SOC",
-    "NV1",
-    "NV12",
-    "NV999",
-    "N/A",
-    "-1",
-    "0-31",
-    "GPU0",
-    "GPU7",
-    "NIC0",
-]
-CHARACTERS = "\t \r\x00\x1b[4m|-,:0123456789GPUXNVé\u2028\u00a0"
+WORDS = (
+    "X", "PIX", "NODE", "SYS", "SOC", "NV12", "NV999", "N/A", "-1", "0", "1", "0-31", "31-0", "0,2", "GPU0", "GPU7",
+    "NIC0", "GPU", "Node:", "===", "0x1", "9" * 30, "9" * 5000, "65536", "²", "٣", "0000:17:00.0", "10000:ff:1f.7",
+    "pci0000:16", "{", "[", "---", "&a", "*a", "!t", "|", "#", "->", "/", "a/b", '"', "\x1b[4m",
+)  # fmt: skip
+CHARACTERS = "\t \r\x00\x1b[4m|-,:;/.='\"\\{}[]<>&#0123456789GPUXNVaxé\x85\u2028\u00a0\ufeff\ud800²٣"
 _WORD = re.compile(r"\S+")
 
 Mutation = Callable[[str, random.Random], str]
@@ -90,7 +77,15 @@ def _replace_word(text: str, rng: random.Random) -> str:
     if not found:
         return text
     place = rng.choice(found)
-    return text[: place.start()] + rng.choice(WORDS) + text[place.end() :]
+    word = rng.choice(found)[0] if rng.random() < 0.5 else rng.choice(WORDS)
+    return text[: place.start()] + word + text[place.end() :]
+
+
+def _repeat_piece(text: str, rng: random.Random) -> str:
+    """A part that stands there twice, or so often that a bound is met."""
+    start = rng.randrange(len(text) + 1)
+    end = min(start + rng.randrange(1, 80), len(text))
+    return text[:end] + text[start:end] * (rng.choice((20, 200)) if rng.random() < 0.02 else 1) + text[end:]
 
 
 def _insert(text: str, rng: random.Random) -> str:
@@ -130,7 +125,7 @@ def _trailing_noise(text: str, rng: random.Random) -> str:
 
 HARMFUL: tuple[Mutation, ...] = (
     _lines(_swap), _lines(_drop), _lines(_repeat), _lines(_wrap), _lines(_join),
-    _truncate, _replace_word, _insert, _delete,
+    _truncate, _replace_word, _repeat_piece, _insert, _delete,
 )  # fmt: skip
 HARMLESS: tuple[Mutation, ...] = (
     _lines(_blank), _lines(_indent), _lines(_trail), _spaces, _tabs, _carriage_returns, _underline, _prompt,
@@ -138,9 +133,9 @@ HARMLESS: tuple[Mutation, ...] = (
 )  # fmt: skip
 
 
-def mutant(text: str, rng: random.Random) -> str:
-    """Between one and four mutations; every second mutant gets harmless ones only."""
+def mutant(text: str, rng: random.Random, most: int = 4) -> str:
+    """Between one and `most` mutations; every second mutant gets harmless ones only."""
     kinds = HARMLESS if rng.random() < 0.5 else HARMLESS + HARMFUL
-    for _ in range(rng.randrange(1, 5)):
+    for _ in range(rng.randrange(1, most + 1)):
         text = rng.choice(kinds)(text, rng)
     return text
