@@ -160,3 +160,14 @@ def test_an_object_without_devices_tells_of_no_gpu():
     del value["spec"]
 
     assert read(value).gpus is None
+
+
+@pytest.mark.parametrize("comment", ["", " // pairs\n"])
+@pytest.mark.parametrize("depth", [70, 500, 900, 100_000])
+def test_a_partition_table_of_any_depth_is_only_unreadable(depth: int, comment: str):
+    text = f'{{"2": {"[" * depth}{"]" * depth}{comment}}}'
+
+    reading = read(device(annotations={"scheduling.koordinator.sh/gpu-partitions": text}))
+
+    assert reading.partitions == ()
+    assert codes(reading) == ["UnreadableAnnotation"]

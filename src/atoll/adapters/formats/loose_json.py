@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from atoll.adapters.formats.json_text import Value
+from atoll.adapters.formats.json_text import DEPTH_MAX, Value
 
 SIZE_MAX = 1 << 18  # of all annotations of an object together, by the API server
 
@@ -43,11 +43,13 @@ def read_loosely(text: str) -> Loose:
     if len(text) > SIZE_MAX:
         return Loose(None, f"longer than {SIZE_MAX:,} characters", None, ())
     tokens = [found[0] for found in _TOKEN.finditer(text)]
+    if _is_deep(tokens):
+        return Loose(None, f"nested more than {DEPTH_MAX} deep", None, ())
     keys = tuple(dict.fromkeys(_outer_keys(tokens)))
     try:
         meant = json.loads(text, object_pairs_hook=Pairs)
         value = plain(meant)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         return Loose(None, _why(error, tokens), _without_comments(text), keys)
     if repeated := _repeated(meant):
         return Loose(value, f'key "{repeated}" is there twice, and only the last counts', meant, keys)
@@ -65,18 +67,26 @@ def _without_comments(text: str) -> Value:
     kept = _TOKEN.sub(lambda found: "" if found[0].startswith(("#", "//")) else found[0], text)
     try:
         return json.loads(kept, object_pairs_hook=Pairs)
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
 
 
-def _why(error: Exception, tokens: list[str]) -> str:
-    if isinstance(error, RecursionError):
-        return "nested too deeply"
+def _why(error: ValueError, tokens: list[str]) -> str:
     if any(token.startswith(("#", "//")) for token in tokens):
         return "it has comments, which JSON has not"
     if any("..." in token and not token.startswith('"') for token in tokens):
         return 'it has an elision "...", which is no value'
     return f"line {error.lineno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else "a number is too long"
+
+
+def _is_deep(tokens: list[str]) -> bool:
+    """Whether values lie deeper in each other than any table needs; all that is read further may recurse."""
+    depth = 0
+    for token in tokens:
+        depth += (token in _OPEN) - (token in _CLOSE)
+        if depth > DEPTH_MAX:
+            return True
+    return False
 
 
 def _outer_keys(tokens: list[str]) -> Iterator[str]:
