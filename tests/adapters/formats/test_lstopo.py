@@ -154,7 +154,7 @@ def test_a_gpu_is_told_by_class_and_vendor_or_by_what_a_driver_put_on_it(
 
 
 def test_an_accelerator_that_nobody_knows_is_left_out_and_told() -> None:
-    assert codes(read(machine(function("0000:19:00.0", "[10ee:5000]", "1200")))) == ["UnknownDevice"]
+    assert codes(read(machine(function("0000:19:00.0", "[10ee:5000]", "1200")))) == ["UnknownModel"]
 
 
 def test_an_opencl_device_that_is_no_gpu_makes_none() -> None:

@@ -135,7 +135,7 @@ def remarks_on(objects: Objects, found: Sequence[Function], physical_of: Mapping
     for function in objects.functions:
         if is_accelerator(function.code) and function.address not in taken:
             text = f"{function.address} is an accelerator of an unknown vendor and was left out."
-            yield Remark("UnknownDevice", text, function.element.line)
+            yield Remark("UnknownModel", text, function.element.line)
 
 
 def _identity_remarks(function: Function) -> Iterator[Remark]:
