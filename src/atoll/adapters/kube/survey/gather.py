@@ -27,12 +27,12 @@ from atoll.adapters.kube.survey.components import (
     with_settings,
 )
 from atoll.adapters.kube.survey.events import audit_event, concerns
-from atoll.adapters.kube.survey.nodes import audit_node, has_gpus, inventory_reading, node_readings
+from atoll.adapters.kube.survey.hardware import Hardware
+from atoll.adapters.kube.survey.nodes import audit_node, described, has_gpus
 from atoll.adapters.kube.survey.pods import audit_pod
 from atoll.adapters.kube.survey.resources import is_whole
 from atoll.core.audit.picture import AuditEvent, AuditNode, AuditPod, Blind, Component, Picture, Role
 from atoll.core.errors import DumpError
-from atoll.core.joining import join
 from atoll.core.ledger import LedgerRecord
 from atoll.core.machine import Machine
 from atoll.core.reading import Format, Reading, SeenAllocation, Source
@@ -57,7 +57,7 @@ class Survey:
         self._extra = resources
         self._from_files = from_files
         self._nodes: dict[str, AuditNode] = {}
-        self._readings: dict[str, list[Reading]] = {}
+        self.hardware = Hardware(self.unreadable)
         self._pods: dict[str, AuditPod] = {}
         self._events: dict[tuple[str, ...], AuditEvent] = {}
         self._found: dict[tuple[str, str], Found] = {}
@@ -74,7 +74,6 @@ class Survey:
             "Event": (wire.Event, self.add_event),
             "ClusterPolicy": (wire.ClusterPolicy, self._add_policy),
             "ConfigMap": (wire.ConfigMap, self._add_config),
-            "GPUNode": (wire_atoll.GpuNode, self._add_inventory),
             "GPULedger": (wire_atoll.RawLedger, self._add_ledger),
         }
 
@@ -85,6 +84,8 @@ class Survey:
             self.add_version(version)
         elif kind in WORKLOADS:
             self._convert(kind, value, wire.Workload, lambda each: self.add_workload(kind, each), where)
+        elif kind == "GPUNode":
+            self.hardware.keep(text_at(value, "metadata", "name"), kind, msgspec.json.encode(value))
         elif kind in self._typed:
             wanted, add = self._typed[kind]
             self._convert(kind, value, wanted, add, where)
@@ -114,7 +115,7 @@ class Survey:
         audited = audit_node(node, self._extra)
         self._nodes[audited.name] = audited
         if not self._from_files and has_gpus(audited):
-            self._readings.setdefault(audited.name, []).extend(node_readings(node))
+            self.hardware.keep(audited.name, "Node", described(node))
 
     def pods_were_listed(self) -> None:
         self._pods_seen = True
@@ -139,11 +140,6 @@ class Survey:
         for found in found_in(kind, workload):
             self._found[found.component.source, f"{found.component.role} {found.component.name}"] = found
 
-    def add_reading(self, reading: Reading) -> None:
-        """What an object that is no Node says of one."""
-        if reading.node:
-            self._readings.setdefault(reading.node, []).append(reading)
-
     @property
     def config_maps(self) -> tuple[tuple[str, str], ...]:
         """Configurations that device plugins name, as (namespace, name)."""
@@ -155,11 +151,6 @@ class Survey:
     def _add_config(self, config: wire.ConfigMap) -> None:
         self._configs[config.metadata.namespace, config.metadata.name] = config
 
-    def _add_inventory(self, node: wire_atoll.GpuNode) -> None:
-        reading = inventory_reading(node)
-        if reading is not None:
-            self.add_reading(reading)
-
     def _add_ledger(self, ledger: wire_atoll.RawLedger) -> None:
         record = record_of(ledger)
         self._ledgers[record.node] = record
@@ -168,11 +159,14 @@ class Survey:
 
     def picture(self, origin: str, taken: str, readings: Readings | None = None) -> Picture:
         """Everything that was seen. Args: readings: of hardware, by node; nodes that no Node object names are added."""
-        by_node = {name: list(found) for name, found in (readings or {}).items()}
-        for name, found in self._readings.items():
-            by_node.setdefault(name, []).extend(found)
-        nodes = [self._with_machine(node, by_node.pop(name, [])) for name, node in self._nodes.items()]
-        nodes += [AuditNode(name, machine=join(name, found)) for name, found in by_node.items() if found]
+        told = readings or {}
+        unnamed = [name for name in dict.fromkeys((*told, *self.hardware.nodes)) if name not in self._nodes]
+        nodes = [self._with_machine(node, told.get(name, ())) for name, node in self._nodes.items()]
+        nodes += [
+            AuditNode(name, machine=machine)
+            for name in unnamed
+            if (machine := self.hardware.machine(name, told.get(name, ()))) is not None
+        ]
         if self._events_left_out:
             text = f"{self._events_left_out:,} further events were left out"
             self.blind(Blind("events", text, "kubectl get events -A", expected=True))
@@ -188,10 +182,11 @@ class Survey:
             pods_seen=self._pods_seen,
         )
 
-    def _with_machine(self, node: AuditNode, found: list[Reading]) -> AuditNode:
-        if not found or not (has_gpus(node) or any(reading.gpus for reading in found)):
+    def _with_machine(self, node: AuditNode, readings: tuple[Reading, ...]) -> AuditNode:
+        machine = self.hardware.machine(node.name, readings)
+        if machine is None or not (has_gpus(node) or machine.gpus):
             return node
-        return replace(node, machine=join(node.name, found))
+        return replace(node, machine=machine)
 
     def _with_grants(self) -> Iterable[AuditPod]:
         """The pods, with what the ledgers say they were granted."""

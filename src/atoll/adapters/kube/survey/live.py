@@ -12,11 +12,11 @@ from urllib.parse import quote
 
 import msgspec
 
-from atoll.adapters.formats import koordinator, node_resource_topology, numatopology, resource_slice
+from atoll.adapters.formats import resource_slice
 from atoll.adapters.formats.json_text import Value
 from atoll.adapters.formats.objects import text_at
 from atoll.adapters.kube.client import Answer, KubeClient, Unanswered
-from atoll.adapters.kube.credentials import AccessError
+from atoll.adapters.kube.credentials import Access, AccessError
 from atoll.adapters.kube.names import GPU_RESOURCE
 from atoll.adapters.kube.survey import wire
 from atoll.adapters.kube.survey.gather import Readings, Survey
@@ -24,28 +24,41 @@ from atoll.adapters.kube.survey.sources import LISTED, VERSION, Listed, Take
 from atoll.adapters.kube.wire import ListMeta, Page
 from atoll.core.audit.picture import Blind, Picture
 from atoll.core.errors import AtollError, DumpError
-from atoll.core.reading import Reading
 
 PAGE = 500
 PAGES_MAX = 4_000
 LISTS_TRIED = 3
 REMEDY = "atoll manifests audit-rbac | kubectl apply -f -"
 _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _GONE = 401, 403, 404, 410
-_READERS = {
-    "Device": koordinator,
-    "NodeResourceTopology": node_resource_topology,
-    "Numatopology": numatopology,
-}
+_spec = msgspec.json.Decoder(wire.SliceSpec)
 
-Slices = dict[str, list[bytes]]
-"""Node -> its ResourceSlices as they came: decoded all at once they would be most of the memory."""
-
-
-_slice = msgspec.json.Decoder(wire.ResourceSlice)
+_TELLING = ("name", "labels", "annotations")
 
 
 class _Expired(Exception):
     """The list is too old to go on with; it begins again."""
+
+
+def look(access: Access, taken: str, resources: tuple[str, ...] = (GPU_RESOURCE,)) -> Picture:
+    """Look at a cluster, from outside of any event loop.
+
+    Args:
+        taken: now, RFC 3339.
+        resources: names of whole GPUs, beside those that are known.
+
+    Raises:
+        AtollError: the API server cannot be reached, or knows nobody by these credentials.
+    """
+    seen: list[Picture] = []
+
+    async def looked() -> None:
+        async with KubeClient(access) as client:
+            seen.append(await survey(client, access.server, taken, resources))
+
+    # The picture is not the task's result: asyncio.run writes that out as text when it gives the signals back, which
+    # takes longer for a large cluster than to read it.
+    asyncio.run(looked())
+    return seen[0]
 
 
 async def survey(
@@ -67,9 +80,9 @@ async def survey(
     """
     found = Survey(resources, from_files=False)
     await _version(client, found)
-    slices: Slices = {}
+    slices: list[Value] = []
     await asyncio.gather(*(_Lister(client, found, listed, slices).run() for listed in LISTED))
-    _slice_readings(found, slices)
+    _of_no_node(found, slices)
     await asyncio.gather(*(_config_map(client, found, *key) for key in found.config_maps[:32]))
     return found.picture(origin, taken, readings)
 
@@ -90,7 +103,7 @@ async def _version(client: KubeClient, found: Survey) -> None:
 class _Lister:
     """One kind, from its first page to its last."""
 
-    def __init__(self, client: KubeClient, found: Survey, listed: Listed, slices: Slices) -> None:
+    def __init__(self, client: KubeClient, found: Survey, listed: Listed, slices: list[Value]) -> None:
         self._client, self._found, self._listed, self._slices = client, found, listed, slices
         typed: dict[Take, tuple[type, Callable[..., None]]] = {
             Take.NODES: (wire.Node, found.add_node),
@@ -98,7 +111,7 @@ class _Lister:
             Take.EVENTS: (wire.Event, found.add_event),
             Take.WORKLOADS: (wire.Workload, lambda each: found.add_workload(listed.kind, each)),
         }
-        other = (msgspec.Raw, self._keep_slice) if listed.kind == "ResourceSlice" else (dict, self._add_object)
+        other = (wire.ResourceSlice, self._keep_slice) if listed.kind == "ResourceSlice" else (dict, self._add_object)
         self._type, self._add = typed.get(listed.take, other)
         self._page = msgspec.json.Decoder(Page[self._type])  # type: ignore[name-defined]
         self._raw_page = msgspec.json.Decoder(Page[msgspec.Raw])
@@ -164,21 +177,19 @@ class _Lister:
     def _add_object(self, item: dict[str, Value]) -> None:
         """Members of a list come without their kind."""
         value = {"kind": self._listed.kind, "apiVersion": f"{self._listed.group}/{self._listed.versions[0]}", **item}
+        name = text_at(value, "metadata", "name")
         if self._listed.take is Take.OBJECTS:
             self._found.add(value)
+        elif name:
+            metadata = {key: value["metadata"][key] for key in _TELLING if key in value["metadata"]}
+            self._found.hardware.keep(name, self._listed.kind, msgspec.json.encode({**value, "metadata": metadata}))
+
+    def _keep_slice(self, item: wire.ResourceSlice) -> None:
+        node = _spec.decode(item.spec).node_name
+        if node:
+            self._found.hardware.keep(node, self._listed.kind, bytes(item.spec))
         else:
-            self._add_reading(value)
-
-    def _keep_slice(self, item: msgspec.Raw) -> None:
-        self._slices.setdefault(_slice.decode(item).spec.node_name, []).append(bytes(item))
-
-    def _add_reading(self, value: dict[str, Value]) -> None:
-        name = f"{self._listed.kind} {text_at(value, 'metadata', 'name')}"
-        try:
-            for reading in _READERS[self._listed.kind].read(name, value, 1):
-                self._found.add_reading(reading)
-        except DumpError as error:
-            self._found.unreadable(name, str(error))
+            self._slices.append({"kind": self._listed.kind, "spec": msgspec.json.decode(item.spec)})
 
     def _url(self, path: str, more: str) -> str:
         query = "&".join(
@@ -192,20 +203,14 @@ class _Lister:
         return _blind(self._listed.name, answer)
 
 
-def _slice_readings(found: Survey, slices: Slices) -> None:
-    for node, members in slices.items():
-        try:
-            objects = [(msgspec.json.decode(each), 1) for each in members]
-            for reading in resource_slice.readings(f"ResourceSlices of {node}" if node else "ResourceSlices", objects):
-                found.add_reading(_without_extras(reading))
-        except (DumpError, msgspec.DecodeError) as error:
-            found.unreadable(f"ResourceSlices of {node}", str(error))
-        members.clear()
-
-
-def _without_extras(reading: Reading) -> Reading:
-    """A cluster's slices word by word are most of its memory, and no report shows them."""
-    return dataclasses.replace(reading, extras={})
+def _of_no_node(found: Survey, slices: list[Value]) -> None:
+    """Slices that name a node per device."""
+    try:
+        for reading in resource_slice.readings("ResourceSlice", [(value, 1) for value in slices]):
+            if reading.node:
+                found.hardware.keep_reading(dataclasses.replace(reading, extras={}))
+    except DumpError as error:
+        found.unreadable("ResourceSlices", str(error))
 
 
 async def _config_map(client: KubeClient, found: Survey, namespace: str, name: str) -> None:

@@ -1,22 +1,23 @@
 """A Node as an audit sees it, and what its labels and annotations say of its hardware."""
 
-from collections.abc import Iterator
 from sys import intern
-from typing import Any
 
 import msgspec
 
-from atoll.adapters.formats import hami, labels
 from atoll.adapters.kube import wire_atoll
 from atoll.adapters.kube.codec_inventory import inventory_of
 from atoll.adapters.kube.survey import wire
-from atoll.adapters.kube.survey.resources import counted, is_whole
+from atoll.adapters.kube.survey.resources import concerns_gpus, counted, is_whole
 from atoll.core.audit.picture import AuditNode
-from atoll.core.errors import DumpError
 from atoll.core.reading import Format, Reading, SeenGpu, SeenNic, Source
 
 _LABELS_LEFT_OUT = "feature.node.kubernetes.io/"
 """Hundreds per node, and none of them about GPUs."""
+
+
+_TELLING = ("nvidia.com/", "amd.com/", "beta.amd.com/", "feature.node.kubernetes.io/kernel-version")
+SHARING = ("hami.io/", "volcano.sh/", "4pd.io/")
+"""Of annotations in which HAMi and its relatives register GPUs."""
 
 
 def audit_node(node: wire.Node, extra: tuple[str, ...]) -> AuditNode:
@@ -45,15 +46,28 @@ def has_gpus(node: AuditNode) -> bool:
     return bool(node.capacity or node.allocatable or any(count for _, count in node.resources))
 
 
-def node_readings(node: wire.Node) -> Iterator[Reading]:
-    """What labels and annotations say. Nodes without a GPU are labelled too; they are not asked."""
-    value: dict[str, Any] = {"kind": "Node", **msgspec.to_builtins(node)}
-    for reader in (hami, labels):
-        try:
-            if reader.recognises(value):
-                yield from reader.read(f"Node {node.metadata.name}", value, 1)
-        except DumpError:
-            continue  # an annotation that somebody damaged; the node is as it is
+def described(node: wire.Node) -> bytes:
+    """The node with nothing but what says something of its hardware, so that nodes of one model look alike."""
+    metadata, info = node.metadata, node.status.node_info
+    return msgspec.json.encode(
+        {
+            "metadata": {
+                "name": metadata.name,
+                "labels": {key: value for key, value in (metadata.labels or {}).items() if _tells(key)},
+                "annotations": {
+                    key: value for key, value in (metadata.annotations or {}).items() if key.startswith(SHARING)
+                },
+            },
+            "status": {
+                "nodeInfo": info,
+                "capacity": {key: value for key, value in (node.status.capacity or {}).items() if concerns_gpus(key)},
+            },
+        }
+    )
+
+
+def _tells(label: str) -> bool:
+    return label.startswith(_TELLING) and not label.endswith("timestamp")
 
 
 def inventory_reading(node: wire_atoll.GpuNode) -> Reading | None:

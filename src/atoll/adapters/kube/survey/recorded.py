@@ -10,12 +10,12 @@ from atoll.adapters.formats.json_text import Value, embedded
 from atoll.adapters.formats.objects import list_at, mapping_at, text_at, whole_at
 from atoll.adapters.kube.names import ALLOCATION, GPU_RESOURCE
 from atoll.adapters.kube.survey import wire
+from atoll.adapters.kube.survey.nodes import SHARING
 from atoll.adapters.kube.survey.resources import concerns_gpus
 from atoll.core.reading import Format, SeenAllocation, Source
 
 KOORDINATOR = "scheduling.koordinator.sh/device-allocated"
 IDS_MAX = 256
-_HAMI_PREFIXES = ("hami.io/", "volcano.sh/", "4pd.io/")
 
 Record = tuple[Source, SeenAllocation]
 
@@ -30,7 +30,7 @@ def recorded(pod: wire.Pod, asking: list[str]) -> tuple[Record, ...]:
             found += _of_atoll(pod, embedded(annotations[ALLOCATION]))
         if KOORDINATOR in annotations:
             found += _of_koordinator(pod, embedded(annotations[KOORDINATOR]), only)
-        if any(key.startswith(_HAMI_PREFIXES) for key in annotations):
+        if any(key.startswith(SHARING) for key in annotations):
             found += _of_hami(pod)
     return tuple(found)
 
