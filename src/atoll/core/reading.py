@@ -34,6 +34,7 @@ class Format(StrEnum):
     GPU_NODE = "GPUNode"
     POD_RESOURCES = "PodResources"
     POD_STATUS = "pod status"  # allocatedResourcesStatus, which the kubelet writes since 1.36
+    RESOURCE_CLAIM = "ResourceClaim"  # what kube-scheduler allocated, and the kubelet prepares exactly
     KUBELET_CHECKPOINT = "kubelet checkpoint"
     CPU_MANAGER_STATE = "cpu_manager_state"
     MEMORY_MANAGER_STATE = "memory_manager_state"
