@@ -13,6 +13,8 @@ from atoll.core.scope import Scope
 
 REJECTED = {TOPOLOGY: "TopologyRejected", ADMISSION: "AdmissionRejected"}
 REJECTING = frozenset({"restricted", "single-numa-node"})
+RIGHTS = "atoll manifests"
+"""The remedy of what was not allowed begins so."""
 MESSAGE_MAX = 160
 
 
@@ -26,8 +28,8 @@ def cluster_signs(
     yield from _metrics(picture)
     for blind in picture.blind:
         if not blind.expected:
-            file = bool(blind.why) and not blind.remedy.startswith("atoll manifests")
-            yield Sign("Refused" if file else "NotSeen", f"{blind.what}: {blind.why}", fix=blind.remedy)
+            kind = "NotSeen" if blind.remedy.startswith(RIGHTS) else "Refused"
+            yield Sign(kind, f"{blind.what}: {blind.why or 'for a reason that was removed'}", fix=blind.remedy)
 
 
 def _incidents(incidents: Sequence[Incident]) -> Iterator[Sign]:
@@ -49,7 +51,7 @@ def _defects(defects: Matching) -> Iterator[Sign]:
         name = f"{component.name} {component.version}".strip()
         yield Sign(
             "KnownDefect",
-            f"{defect.title}{sure}{vendor} [{defect.source}]",
+            f"{defect.title}{sure}{vendor} [{defect.source}]. {defect.fix}",
             name,
             weight=max(1, len(component.nodes)),
             # A defect that was published is a risk; critical is what was seen to happen here.

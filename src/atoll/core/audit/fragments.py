@@ -23,8 +23,6 @@ from atoll.core.tables import chooser_for
 from atoll.core.verdict import Fit, Placement, Refusal, Verdict
 
 USUAL_SIZES = (1, 2, 4, 8, 16)
-BROKEN = frozenset({Code.FRAGMENTED, Code.TOPOLOGY_UNKNOWN})
-"""Codes of a node that has enough free GPUs and no domain that surely holds them."""
 
 
 def wish(gpus: int) -> GpuRequest:
@@ -121,8 +119,13 @@ def verdict_on(occupancy: Occupancy, size: int) -> Verdict:
 
 
 def is_broken(verdict: Verdict) -> bool:
-    """Enough GPUs are free, and none of the sets is surely one domain."""
-    return isinstance(verdict, Refusal) and verdict.code in BROKEN and verdict.free >= verdict.asked
+    """Enough GPUs are free, and no domain holds as many."""
+    return isinstance(verdict, Refusal) and verdict.code is Code.FRAGMENTED and verdict.free >= verdict.asked
+
+
+def is_doubtful(verdict: Verdict) -> bool:
+    """Enough GPUs are free, and too little is known to say whether they lie in one domain."""
+    return isinstance(verdict, Refusal) and verdict.code is Code.TOPOLOGY_UNKNOWN and verdict.free >= verdict.asked
 
 
 def is_split(occupancy: Occupancy, held: Held) -> bool:

@@ -125,7 +125,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("AllocatableLow", WARNING, "{n} nodes can give fewer GPUs than they have",
          "unhealthy devices stay out until the plugin is restarted", "look at the plugin's log and at XID events"),
     Kind("KnownDefect", WARNING, "{of}: {n} known defects of this version",
-         "what they cost is in the list", "upgrade to a version without them"),
+         "each is published; whether it bites depends on how the cluster is used", "go through the list"),
     Kind("Truncated", WARNING, "On {n} nodes sources end too early", "what is missing counts as unknown",
          "take the output again"),
     Kind("Refused", WARNING, "{n} files or objects could not be read", "what they would have told is missing here"),

@@ -4,14 +4,12 @@ from collections.abc import Iterator, Sequence
 
 from atoll.core.audit.abilities import policy_of
 from atoll.core.audit.findings import Sign
-from atoll.core.audit.fragments import is_broken, is_split, span_of, verdict_on
+from atoll.core.audit.fragments import is_broken, is_doubtful, is_split, span_of, verdict_on
 from atoll.core.audit.occupancy import Held, Occupancy, twice_held
 from atoll.core.audit.picture import AuditPod, Picture
-from atoll.core.audit.report import Severity
 from atoll.core.audit.sections import ranges
 from atoll.core.gpuset import positions
 from atoll.core.id_list import id_mask
-from atoll.core.reasons import Code
 from atoll.core.scope import Scope
 from atoll.core.shape import Shape
 from atoll.core.verdict import Fit, Refusal
@@ -93,7 +91,7 @@ def _broken(occupancy: Occupancy) -> Iterator[Sign]:
     state = occupancy.state
     for size in SIZES:
         verdict = verdict_on(occupancy, size)
-        if is_broken(verdict) and isinstance(verdict, Refusal) and verdict.code is Code.FRAGMENTED:
+        if is_broken(verdict) and isinstance(verdict, Refusal):
             islands = ", ".join(f"{free} of {whole}" for _, free, whole in verdict.islands[:8])
             yield Sign(
                 "IslandsBroken",
@@ -107,24 +105,27 @@ def _broken(occupancy: Occupancy) -> Iterator[Sign]:
 def _waiting(picture: Picture, occupancies: Sequence[Occupancy]) -> Iterator[Sign]:
     """Pods without a node that ask for more than one GPU: whether islands are what they wait for."""
     told = [occupancy for occupancy in occupancies if occupancy.told]
-    answers: dict[int, tuple[int, list[str]]] = {}
+    answers: dict[int, tuple[bool, str]] = {}
     for pod in picture.pods:
         if pod.node or pod.phase not in {"Pending", ""} or pod.gpus < 2:
             continue
         if pod.gpus not in answers:
-            verdicts = [(occupancy.node.name, verdict_on(occupancy, pod.gpus)) for occupancy in told]
-            fits = sum(isinstance(verdict, Fit) for _, verdict in verdicts)
-            answers[pod.gpus] = fits, [name for name, verdict in verdicts if is_broken(verdict)]
-        fits, broken = answers[pod.gpus]
-        if broken and not fits:
-            yield Sign(
-                "WaitsForIsland",
-                f"{pod.namespace}/{pod.name} waits for {pod.gpus} GPUs: {_some(broken)} "
-                f"{'has' if len(broken) == 1 else 'have'} as many free, and no island is intact",
-                pods=(f"{pod.namespace}/{pod.name}",),
-                weight=pod.gpus,
-                severity=Severity.CRITICAL,
-            )
+            answers[pod.gpus] = _why_waiting(told, pod.gpus)
+        waits, why = answers[pod.gpus]
+        if waits:
+            name = f"{pod.namespace}/{pod.name}"
+            yield Sign("WaitsForIsland", f"{name} waits for {pod.gpus} GPUs: {why}", pods=(name,), weight=pod.gpus)
+
+
+def _why_waiting(told: Sequence[Occupancy], gpus: int) -> tuple[bool, str]:
+    """Whether broken islands are what a pod of that size waits for, and where."""
+    verdicts = [(occupancy.node.name, verdict_on(occupancy, gpus)) for occupancy in told]
+    broken = [name for name, verdict in verdicts if is_broken(verdict)]
+    doubtful = [name for name, verdict in verdicts if is_doubtful(verdict)]
+    fits = any(isinstance(verdict, Fit) for _, verdict in verdicts)
+    words = f"{_some(broken)} {'has' if len(broken) == 1 else 'have'} as many free, and no island is intact"
+    unknown = f"; of {_some(doubtful)} too little is known" if doubtful else ""
+    return bool(broken) and not fits, words + unknown
 
 
 def waiting(pods: Sequence[AuditPod]) -> int:
