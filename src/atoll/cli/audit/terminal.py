@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from atoll.cli.tiles import FREE, OUT, UNSURE, WIDTH, Island, Lettering, Tile, draw, plain
-from atoll.core.audit.report import Answer, AuditedNode, Finding, GpuState, Report, Severity
+from atoll.core.audit.report import Answer, AuditedNode, Finding, GpuState, HolderView, Report, Severity
 
 FINDINGS_MAX, NODES_DRAWN, LINES_MAX, EVIDENCE_MAX = 20, 6, 12, 4
 STYLE = {Severity.CRITICAL: "bold red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
@@ -103,14 +103,23 @@ class _Printer:
             self._line(line)
         for holder in node.holders:
             letter = letters.get(holder.pod, " ")
-            where = f"{holder.spans}{', worst link ' + holder.worst_link if holder.worst_link else ''}"
-            told = [counted(holder.count, "GPU"), where or "which ones is not told", holder.source]
+            told = [counted(holder.count, "GPU"), _where(holder), holder.source]
             told += [f"since {holder.since}" if holder.since else "", *holder.incidents]
             split = Text("  SPLIT", "bold red") if holder.split else Text()
             self._line(Text(f"  {letter} {holder.pod}: {', '.join(word for word in told if word)}") + split)
+        if self._wide:
+            self._details(node)
         for word in (*(f"unknown {each}" for each in node.unknown), *node.disagreements, *node.remarks)[:LINES_MAX]:
             self._line(f"  {word}", "magenta")
         self._line()
+
+    def _details(self, node: AuditedNode) -> None:
+        """By UUID and by scope: what the picture above leaves out."""
+        self._some([f"GPU {gpu.index:>2} {gpu.uuid or 'UUID unknown'}" for gpu in node.gpus])
+        self._some([f"{scope:<11} {sets}" for scope, sets in node.domains])
+        self._some([f"links       {node.links}"] if node.links else [])
+        self._some([f"{name}: {value}" for name, value in node.facts])
+        self._some([f"from {source.format} ({source.file})" for source in node.sources])
 
     def sizes(self, report: Report) -> None:
         if not report.sizes:
@@ -132,7 +141,9 @@ class _Printer:
             for each in report.incidents
         ]
         versions = [
-            f"{each.role} {each.name} {each.version or '?'}" + (f" · {_names(each.nodes)}" if each.nodes else "")
+            f"{each.name} {each.version or '?'}"
+            + ("" if each.role == each.name else f" ({each.role})")
+            + (f" · {_names(each.nodes)}" if each.nodes else "")
             for each in report.components
         ]
         blind = [f"{each.what}: {each.why}" + (f" · {each.remedy}" if each.remedy else "") for each in report.blind]
@@ -175,6 +186,15 @@ def columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def _where(holder: HolderView) -> str:
+    """Of several GPUs the narrowest domain that holds them; of one that would say nothing."""
+    if not holder.gpus:
+        return "which ones is not told"
+    if len(holder.gpus) == 1:
+        return ""
+    return f"within one {holder.spans}" + (f", worst link {holder.worst_link}" if holder.worst_link else "")
 
 
 def _names(names: Sequence[str], most: int = 3) -> str:
