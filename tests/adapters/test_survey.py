@@ -292,3 +292,49 @@ def test_an_object_that_cannot_be_read_is_told_and_hides_no_other(damaged: Json)
 @pytest.mark.parametrize("odd", [None, 3, "x", [], {}, {"kind": None}, {"kind": "Secret"}, {"serverVersion": "x"}])
 def test_objects_of_other_kinds_are_passed_over(odd: Any):
     assert picture(odd).blind == ()
+
+
+def claim(name: str, of: str, *devices: str, driver: str = "gpu.nvidia.com", pool: str = "n1", **result: Any) -> Json:
+    results = [{"driver": driver, "pool": pool, "device": device, "request": "gpu", **result} for device in devices]
+    return {
+        "kind": "ResourceClaim",
+        "metadata": {"name": name, "namespace": "team", "uid": f"uid-{name}"},
+        "status": {
+            "allocation": {"devices": {"results": results}},
+            "reservedFor": [{"resource": "pods", "name": of, "uid": f"uid-{of}"}],
+        },
+    }
+
+
+def claiming(name: str, on: str) -> Json:
+    return pod(name, 0, on, spec={"nodeName": on, "containers": [{"name": "main"}], "resourceClaims": [{"name": "g"}]})
+
+
+def test_a_pod_holds_the_gpus_that_its_claims_were_allocated():
+    survey = Survey()
+    for each in (claiming("p", "n1"), claim("c", "p", "gpu-2", "gpu-3")):
+        survey.add(each)
+    readings = slices.readings("slices", [(resource_slice("n1"), 1)])
+
+    (found,) = survey.picture("x", "", {"n1": readings}).pods
+
+    ((source, record),) = found.recorded
+    assert (found.gpus, source.format) == (2, Format.RESOURCE_CLAIM)
+    assert record.devices == (("", (gpu_uuid(2), gpu_uuid(3))),)
+
+
+def test_a_device_that_no_slice_describes_keeps_its_own_name():
+    found = one_pod(claiming("p", "n1"), claim("c", "p", "gpu-2"))
+
+    assert found.recorded[0][1].devices == (("", ("gpu.nvidia.com/n1/gpu-2",)),)
+
+
+def test_a_claim_says_which_gpus_an_extended_resource_became():
+    found = one_pod(pod("p", 1, "n1"), claim("c", "p", "gpu-2"))
+
+    assert (found.gpus, len(found.recorded)) == (1, 1)
+
+
+@pytest.mark.parametrize("other", [{"driver": "dra.net"}, {"adminAccess": True}, {"driver": "dra.cpu"}])
+def test_a_pod_with_claims_of_other_kinds_holds_no_gpu(other: Json):
+    assert picture(claiming("p", "n1"), claim("c", "p", "gpu-2", **other)).pods == ()

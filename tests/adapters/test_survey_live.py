@@ -111,6 +111,22 @@ def test_an_older_version_of_a_group_is_read_where_the_newer_is_not_served():
     assert "resourceslices.resource.k8s.io" not in blind(found)
 
 
+def test_a_claim_is_told_by_the_uuid_that_the_slice_gives_its_device():
+    result = {"driver": "gpu.nvidia.com", "pool": "n1", "device": "gpu-5"}
+    claim = {
+        "metadata": {"name": "c", "namespace": "team"},
+        "status": {
+            "allocation": {"devices": {"results": [result]}},
+            "reservedFor": [{"resource": "pods", "uid": "uid-a"}],
+        },
+    }
+
+    found = seen(cluster(**{SLICES: [resource_slice("n1")], SLICES.replace("slices", "claims"): [claim]}))
+
+    ((_, record),) = found.pods[0].recorded
+    assert record.devices == (("", (gpu_uuid(5),)),)
+
+
 def test_labels_and_annotations_of_nodes_are_read_too():
     code = f"{gpu_uuid(0)},10,81559,100,NVIDIA-H100,1,true:"
     made = node("n1", 1, **{"nvidia.com/cuda.driver-version.full": "580.65.06"})

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from atoll.adapters.formats.json_text import DEPTH_MAX, Value
@@ -91,7 +92,7 @@ def _is_deep(tokens: list[str]) -> bool:
 
 def _outer_keys(tokens: list[str]) -> Iterator[str]:
     depth = 0
-    for token, following in zip(tokens, [*tokens[1:], ""], strict=True):
+    for token, following in pairwise(tokens):
         depth += (token in _OPEN) - (token in _CLOSE)
         if depth == 1 and following == ":" and token.startswith('"') and len(token) > 1:
             yield token[1:-1]

@@ -88,6 +88,10 @@ def device_of(driver: str, value: Value) -> SliceDevice:
     return SliceDevice(driver, _kind(driver, own_type), told, attributes, _taint(list_at(body, "taints")))
 
 
+def is_gpu_driver(driver: str) -> bool:
+    return _GPU_DRIVER.search(driver) is not None
+
+
 def gpu_of(device: SliceDevice) -> SeenGpu:
     facts, attributes = device.facts, device.attributes
     numa, several = _numa(facts.get("numaNode"))
@@ -152,7 +156,7 @@ def _last(name: str) -> str:
 def _kind(driver: str, own_type: str) -> Kind:
     if own_type in _NO_GPU_TYPES:
         return Kind.OTHER
-    if _GPU_DRIVER.search(driver) or (not driver and own_type in _GPU_TYPES):
+    if is_gpu_driver(driver) or (not driver and own_type in _GPU_TYPES):
         return Kind.GPU
     return Kind.NIC if _NIC_DRIVER.search(driver) else Kind.OTHER
 

@@ -18,6 +18,7 @@ from atoll.adapters.kube import wire_atoll
 from atoll.adapters.kube.codec_ledger import record_of
 from atoll.adapters.kube.names import GPU_RESOURCE
 from atoll.adapters.kube.survey import wire
+from atoll.adapters.kube.survey.claims import Claims, Offers
 from atoll.adapters.kube.survey.components import (
     Found,
     config_settings,
@@ -59,6 +60,8 @@ class Survey:
         self._nodes: dict[str, AuditNode] = {}
         self.hardware = Hardware(self.unreadable)
         self._pods: dict[str, AuditPod] = {}
+        self._claiming: dict[str, AuditPod] = {}  # that hold GPUs through claims, if at all
+        self._claims = Claims()
         self._events: dict[tuple[str, ...], AuditEvent] = {}
         self._found: dict[tuple[str, str], Found] = {}
         self._policies: dict[str, list[Component]] = {}
@@ -73,6 +76,7 @@ class Survey:
             "Pod": (wire.Pod, self.add_pod),
             "Event": (wire.Event, self.add_event),
             "ClusterPolicy": (wire.ClusterPolicy, self._add_policy),
+            "ResourceClaim": (wire.ResourceClaim, self._claims.add),
             "ConfigMap": (wire.ConfigMap, self._add_config),
             "GPULedger": (wire_atoll.RawLedger, self._add_ledger),
         }
@@ -85,7 +89,7 @@ class Survey:
         elif kind in WORKLOADS:
             self._convert(kind, value, wire.Workload, lambda each: self.add_workload(kind, each), where)
         elif kind == "GPUNode":
-            self.hardware.keep(text_at(value, "metadata", "name"), kind, msgspec.json.encode(value))
+            self._convert(kind, value, dict, self._keep_inventory, where)
         elif kind in self._typed:
             wanted, add = self._typed[kind]
             self._convert(kind, value, wanted, add, where)
@@ -124,7 +128,8 @@ class Survey:
         self._pods_seen = True
         audited = audit_pod(pod, self._extra)
         if audited is not None:
-            self._pods[audited.uid or f"{audited.namespace}/{audited.name}"] = audited
+            kept = self._pods if audited.gpus or audited.parts else self._claiming
+            kept[audited.uid or f"{audited.namespace}/{audited.name}"] = audited
 
     def add_event(self, event: wire.Event) -> None:
         audited = audit_event(event)
@@ -151,6 +156,9 @@ class Survey:
     def _add_config(self, config: wire.ConfigMap) -> None:
         self._configs[config.metadata.namespace, config.metadata.name] = config
 
+    def _keep_inventory(self, value: Value) -> None:
+        self.hardware.keep(text_at(value, "metadata", "name"), "GPUNode", msgspec.json.encode(value))
+
     def _add_ledger(self, ledger: wire_atoll.RawLedger) -> None:
         record = record_of(ledger)
         self._ledgers[record.node] = record
@@ -160,6 +168,7 @@ class Survey:
     def picture(self, origin: str, taken: str, readings: Readings | None = None) -> Picture:
         """Everything that was seen. Args: readings: of hardware, by node; nodes that no Node object names are added."""
         told = readings or {}
+        self._pods = dict(self._pods_with_claims(told))
         unnamed = [name for name in dict.fromkeys((*told, *self.hardware.nodes)) if name not in self._nodes]
         nodes = [self._with_machine(node, told.get(name, ())) for name, node in self._nodes.items()]
         nodes += [
@@ -187,6 +196,12 @@ class Survey:
         if machine is None or not (has_gpus(node) or machine.gpus):
             return node
         return replace(node, machine=machine)
+
+    def _pods_with_claims(self, readings: Readings) -> Iterable[tuple[str, AuditPod]]:
+        named = Offers(lambda node: (*readings.get(node, ()), *self.hardware.slices(node)))
+        for key, pod in (*self._pods.items(), *self._claiming.items()):
+            if key in self._pods or self._claims.concern(pod.uid):
+                yield key, self._claims.told(pod, named.uuid)
 
     def _with_grants(self) -> Iterable[AuditPod]:
         """The pods, with what the ledgers say they were granted."""

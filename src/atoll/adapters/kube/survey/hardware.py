@@ -55,6 +55,15 @@ class Hardware:
     def nodes(self) -> Iterable[str]:
         return self._objects.keys() | self._readings.keys()
 
+    def slices(self, node: str) -> tuple[Reading, ...]:
+        """What the node's ResourceSlices say, word by word."""
+        found = [value for kind, value in self._objects.get(node, ()) if kind == "ResourceSlice"]
+        try:
+            decoded = [({"kind": "ResourceSlice", "spec": msgspec.json.decode(value)}, 1) for value in found]
+            return resource_slice.readings("ResourceSlice", decoded)
+        except (DumpError, ValueError):
+            return ()  # told of where the machine is made
+
     def machine(self, name: str, readings: Sequence[Reading] = ()) -> Machine | None:
         """The node's machine, None where nothing says anything of it. Args: readings: of files about it."""
         objects = sorted(self._objects.pop(name, ()))

@@ -15,9 +15,13 @@ Counts = dict[str, int]
 
 
 def audit_pod(pod: wire.Pod, extra: tuple[str, ...]) -> AuditPod | None:
-    """The pod, or None for one that asks for no GPU. Args: extra: configured names of whole GPUs."""
+    """The pod, or None for one that asks for no GPU. One with claims may have GPUs through them, so it is kept too.
+
+    Args:
+        extra: configured names of whole GPUs.
+    """
     asked = _asked(pod.spec, extra)
-    if not asked:
+    if not asked and not pod.spec.resource_claims:
         return None
     metadata, spec, status = pod.metadata, pod.spec, pod.status
     whole = {name: sum(each for key, each in counts.items() if is_whole(key) or key in extra) for name, counts in asked}

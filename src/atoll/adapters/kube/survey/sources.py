@@ -54,6 +54,9 @@ LISTED = (
     Listed(
         "resourceslices", "ResourceSlice", Take.READINGS, "resource.k8s.io", ("v1", "v1beta2", "v1beta1", "v1alpha3")
     ),
+    Listed(
+        "resourceclaims", "ResourceClaim", Take.OBJECTS, "resource.k8s.io", ("v1", "v1beta2", "v1beta1", "v1alpha3")
+    ),
     Listed("devices", "Device", Take.READINGS, "scheduling.koordinator.sh", ("v1alpha1",)),
     Listed(
         "noderesourcetopologies",

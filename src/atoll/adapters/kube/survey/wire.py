@@ -60,9 +60,14 @@ class Container(Struct, frozen=True):
     restart_policy: str | None = None
 
 
+class PodClaim(Struct, frozen=True):
+    name: str = ""
+
+
 class PodSpec(Struct, frozen=True):
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] | None = None
+    resource_claims: tuple[PodClaim, ...] | None = None
     node_name: str | None = None
     scheduler_name: str | None = None
     priority: int | None = None
@@ -199,3 +204,34 @@ class ResourceSlice(Struct, frozen=True):
     """Its spec is kept as it came: the devices of a cluster as objects would be most of the memory."""
 
     spec: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class ClaimResult(Struct, frozen=True):
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    admin_access: bool | None = None
+
+
+class ClaimDevices(Struct, frozen=True):
+    results: tuple[ClaimResult, ...] | None = None
+
+
+class ClaimAllocation(Struct, frozen=True):
+    devices: ClaimDevices = ClaimDevices()
+
+
+class ClaimUser(Struct, frozen=True):
+    resource: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class ClaimStatus(Struct, frozen=True):
+    allocation: ClaimAllocation | None = None
+    reserved_for: tuple[ClaimUser, ...] | None = None
+
+
+class ResourceClaim(Struct, frozen=True):
+    metadata: Meta
+    status: ClaimStatus = ClaimStatus()
