@@ -1,7 +1,9 @@
 """Who holds what, from records of differing worth."""
 
+from dataclasses import replace
+
 from atoll.core.audit.occupancy import Occupancy, gpu_behind, occupancies, twice_held
-from atoll.core.audit.picture import Picture
+from atoll.core.audit.picture import AuditNode, Picture
 from atoll.core.machine import Machine
 from atoll.core.reading import Format, MigDevice, SeenGpu, Source
 from tests.core.audit.pictures import machine, node, picture, pod, record, uuid
@@ -107,3 +109,22 @@ def test_a_kubelets_records_alone_make_a_node_of_their_gpus() -> None:
     assert (found.state.count, found.free) == (3, 2)
     assert found.topology is not None
     assert [device.numa for device in found.topology.devices] == [0, None, None]
+
+
+def test_a_node_that_offers_no_gpu_is_none_of_the_audits() -> None:
+    plain = AuditNode("cpu", in_cluster=True, ready=True)
+    plugin_gone = replace(plain, name="gone", capacity=0)
+    labelled = replace(plain, name="labelled", labels={"nvidia.com/gpu.present": "true"})
+    used = replace(plain, name="used")
+
+    found = occupancies(picture(plain, plugin_gone, labelled, used, pods=(pod("a", "used", 1),)))
+
+    assert [each.node.name for each in found] == ["gone", "labelled", "used"]
+
+
+def test_replicas_are_no_gpus() -> None:
+    shared = AuditNode("n1", in_cluster=True, capacity=32, allocatable=32, labels={"nvidia.com/gpu.replicas": "4"})
+
+    found = only(picture(shared, pods=(pod("a", "n1", 3),)))
+
+    assert (found.state.count, found.free) == (8, 5)

@@ -26,6 +26,7 @@ from atoll.core.view import Holder, NodeView
 NO_TOPOLOGY_KEYS = frozenset({"", "-1", "unknown"})
 """NUMA keys of a checkpoint that name no node."""
 MODELS_MAX = 4096
+_GPU_LABELS = ("nvidia.com/gpu.", "amd.com/gpu.")
 LASTING = frozenset({Format.KUBELET_CHECKPOINT})
 """Records that outlive their pods: the kubelet removes ended ones lazily."""
 
@@ -100,6 +101,18 @@ def occupancies(picture: Picture) -> tuple[Occupancy, ...]:
     return tuple(
         _occupancy(node, by_node.get(node.name, ()), known if picture.pods_seen else None, resources)
         for node in picture.nodes
+        if node.name in by_node or _may_have_gpus(node)
+    )
+
+
+def _may_have_gpus(node: AuditNode) -> bool:
+    """Not a Node that offers none and of which nobody says otherwise; one whose plugin is gone still has its labels."""
+    return (
+        not node.in_cluster
+        or node.machine is not None
+        or node.capacity is not None
+        or bool(node.resources)
+        or any(label.startswith(_GPU_LABELS) for label in node.labels)
     )
 
 
@@ -287,7 +300,7 @@ def _view(node: AuditNode, hardware: Hardware | None, held: Sequence[Held]) -> N
         hidden += 0 if owner.shared else max(0, owner.count - owner.gpus.bit_count())
     asked = sum(owner.count for owner in held)
     if hardware is None:
-        count = node.allocatable if node.allocatable is not None else node.capacity or 0
+        count = (node.allocatable if node.allocatable is not None else node.capacity or 0) // replicas_of(node.labels)
         state = NodeState(None, count, max(0, count - asked), enforced=True)
         return NodeView(node.name, state, (), tuple(holders))
     shape = hardware.shape
@@ -298,6 +311,12 @@ def _view(node: AuditNode, hardware: Hardware | None, held: Sequence[Held]) -> N
         out=hardware.out, out_note=hardware.out_note, enforced=True,
     )  # fmt: skip
     return NodeView(node.name, state, hardware.uuids, tuple(holders))
+
+
+def replicas_of(labels: Mapping[str, str]) -> int:
+    """How often each GPU is advertised, as GPU Feature Discovery labels it: the resource counts replicas."""
+    told = labels.get("nvidia.com/gpu.replicas", "")
+    return int(told) if told.isascii() and told.isdigit() and len(told) < 4 and int(told) else 1
 
 
 def twice_held(occupancy: Occupancy) -> tuple[tuple[int, tuple[Held, ...]], ...]:
