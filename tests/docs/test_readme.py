@@ -44,7 +44,7 @@ def commands() -> list[str]:
 
 def calls_of_atoll() -> list[list[str]]:
     parts = [part.strip() for line in commands() for part in re.split(r"[;|>]", line)]
-    return [shlex.split(part)[1:] for part in parts if part.startswith("atoll ")]
+    return [shlex.split(part, comments=True)[1:] for part in parts if part.startswith("atoll ")]
 
 
 def table(heading: str) -> dict[str, list[str]]:
@@ -97,7 +97,9 @@ def test_every_command_of_the_readme_is_one_that_the_program_takes(call: list[st
 
 
 def offline_calls() -> list[list[str]]:
-    return [call for call in calls_of_atoll() if call[0] == "manifests" or call[:2] == ["topology", "show"]]
+    """Those on a bundle are run by the audit's own tests, which make one."""
+    offline = [call for call in calls_of_atoll() if call[0] == "manifests" or call[:2] == ["topology", "show"]]
+    return [call for call in offline if not any("bundle" in word for word in call)]
 
 
 @pytest.mark.parametrize("call", offline_calls(), ids=" ".join)
