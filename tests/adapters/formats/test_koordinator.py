@@ -97,7 +97,9 @@ def test_of_a_size_written_twice_the_last_counts_and_both_were_meant():
     assert [each["minors"] for each in reading.extras["partitions_meant"]["2"]] == [[0, 1], [2, 3]]
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, '"\\' * 100_000, '{"1": [' + "9" * 5000 + "]}", "{...}", "null", "3", ";", "-"])
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '"\\' * 100_000, '{"1": [' + "9" * 5000 + "]}", "{...}", "null", "3", ";", "-"]
+)
 def test_a_hostile_partition_table_is_remarked_upon(text: str):
     reading = read(device(gpu(0, FIRST), annotations={"scheduling.koordinator.sh/gpu-partitions": text}))
 
