@@ -16,7 +16,7 @@ from atoll.adapters.formats.machine_file import is_machine_file, parse_machine
 from atoll.adapters.formats.nvidia_smi.failures import find_failure
 from atoll.adapters.formats.nvidia_smi.header import find_header, starts_row
 from atoll.adapters.formats.nvidia_smi.tokens import words
-from atoll.adapters.formats.readers import OBJECT_FORMATS, XML_FORMATS, TextFormat, text_formats
+from atoll.adapters.formats.readers import XML_FORMATS, TextFormat, object_formats, text_formats
 from atoll.adapters.formats.text import DumpFile, DumpText, decode
 from atoll.adapters.formats.xml_tree import find_xml, parse_xml
 from atoll.core.errors import DumpError
@@ -26,6 +26,7 @@ from atoll.core.reading import Format, Reading, Source
 from atoll.core.topology import NodeTopology
 
 FILES_MAX = 32
+TEXT_IN_OBJECTS_MAX = 1 << 20
 EXPECTED = (
     "the output of nvidia-smi, rocm-smi, amd-smi, npu-smi, mx-smi, lstopo, lspci, numactl or lscpu, a sysfs listing, "
     "an NCCL topology, objects of Kubernetes, a file of the kubelet, or a machine file"
@@ -131,7 +132,8 @@ def _structured(text: DumpText) -> FileContent:
         refused.append(error)
     if not readings and refused and not objects:
         raise refused[0]
-    if not readings and not objects and (forms := text_formats(text)):
+    small = len(text.raw) <= TEXT_IN_OBJECTS_MAX  # `lscpu -J`, which is read line by line
+    if not readings and not objects and small and (forms := text_formats(text)):
         return _from_texts(text, forms)
     if not readings and not objects:
         line = found[0].line
@@ -140,9 +142,8 @@ def _structured(text: DumpText) -> FileContent:
 
 
 def _of_object(name: str, document: Document) -> Iterator[Reading]:
-    for form in OBJECT_FORMATS:
-        if form.recognises(document.value):
-            yield from form.read(name, document.value, document.line)
+    for form in object_formats(document.value):
+        yield from form.read(name, document.value, document.line)
 
 
 def _is_object_of_ours(text: DumpText) -> bool:

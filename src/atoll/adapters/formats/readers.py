@@ -62,10 +62,17 @@ class XmlFormat:
 
 @dataclass(frozen=True, slots=True)
 class ObjectFormat:
-    """An object of JSON or YAML: (file, value, line). ResourceSlices are not here: `read` takes them together."""
+    """An object of JSON or YAML: (file, value, line). ResourceSlices are not here: `read` takes them together.
+
+    Attributes:
+        kinds: the kinds of Kubernetes in which it occurs, so that a hundred thousand Pods are not asked for more.
+        bare: whether it also occurs without a kind.
+    """
 
     recognises: Callable[[Any], bool]
     read: Callable[[str, Any, int], tuple[Reading, ...]]
+    kinds: tuple[str, ...] = ()
+    bare: bool = True
 
 
 TEXT_FORMATS = (
@@ -104,11 +111,25 @@ OBJECT_FORMATS = (
     ObjectFormat(kubelet_checkpoint.recognises, kubelet_checkpoint.read),
     ObjectFormat(kubelet_state.recognises, kubelet_state.read),
     ObjectFormat(pod_resources.recognises, pod_resources.read),
-    ObjectFormat(kubelet_config.recognises, kubelet_config.read),
-    ObjectFormat(node_resource_topology.recognises, node_resource_topology.read),
-    ObjectFormat(numatopology.recognises, numatopology.read),
-    ObjectFormat(hami.recognises, hami.read),
-    ObjectFormat(labels.recognises, labels.read),
-    ObjectFormat(gpu_node.recognises, gpu_node.read),
-    ObjectFormat(koordinator.recognises, koordinator.read),
+    ObjectFormat(kubelet_config.recognises, kubelet_config.read, kinds=("KubeletConfiguration", "ConfigMap")),
+    ObjectFormat(
+        node_resource_topology.recognises, node_resource_topology.read, kinds=("NodeResourceTopology",), bare=False
+    ),
+    ObjectFormat(numatopology.recognises, numatopology.read, kinds=("Numatopology",), bare=False),
+    ObjectFormat(hami.recognises, hami.read, kinds=("Node", "Pod")),
+    ObjectFormat(labels.recognises, labels.read, kinds=("Node",)),
+    ObjectFormat(gpu_node.recognises, gpu_node.read, kinds=("GPUNode",), bare=False),
+    ObjectFormat(koordinator.recognises, koordinator.read, kinds=("Device",), bare=False),
 )
+
+_BY_KIND = {
+    kind: tuple(form for form in OBJECT_FORMATS if kind in form.kinds) for form in OBJECT_FORMATS for kind in form.kinds
+}
+_BARE = tuple(form for form in OBJECT_FORMATS if form.bare)
+
+
+def object_formats(value: object) -> tuple[ObjectFormat, ...]:
+    """The formats that the value is of."""
+    kind = value.get("kind") if isinstance(value, dict) else None
+    candidates = _BY_KIND.get(kind, ()) if isinstance(kind, str) and kind else _BARE
+    return tuple(form for form in candidates if form.recognises(value))
