@@ -338,3 +338,27 @@ def test_a_claim_says_which_gpus_an_extended_resource_became():
 @pytest.mark.parametrize("other", [{"driver": "dra.net"}, {"adminAccess": True}, {"driver": "dra.cpu"}])
 def test_a_pod_with_claims_of_other_kinds_holds_no_gpu(other: Json):
     assert picture(claiming("p", "n1"), claim("c", "p", "gpu-2", **other)).pods == ()
+
+
+def selecting(label: str, value: str) -> Json:
+    made = daemon_set("plugin", PLUGIN)
+    made["spec"]["template"]["spec"]["nodeSelector"] = {label: value}
+    return made
+
+
+def test_a_daemon_set_is_on_the_nodes_that_it_selects():
+    nodes = node("n1", gpu="on"), node("n2", gpu="off"), node("n3", gpu="on")
+
+    assert component("nvidia-device-plugin", selecting("gpu", "on"), *nodes).nodes == ("n1", "n3")
+    assert component("nvidia-device-plugin", daemon_set("plugin", PLUGIN), *nodes).nodes == ()
+
+
+def test_a_daemon_set_that_runs_nowhere_is_no_component():
+    assert "nvidia-device-plugin" not in {each.name for each in picture(selecting("gpu", "on"), node("n1")).components}
+
+
+def test_labels_that_are_not_kept_and_nodes_that_were_not_seen_leave_it_open_where_a_daemon_set_runs():
+    unkept = selecting("feature.node.kubernetes.io/pci-10de.present", "true")
+
+    assert component("nvidia-device-plugin", unkept, node("n1")).nodes == ()
+    assert component("nvidia-device-plugin", selecting("gpu", "on")).nodes == ()

@@ -1,5 +1,7 @@
 """What an audit says of small clusters: the points it could answer, and the finding that comes first."""
 
+from dataclasses import replace
+
 from atoll.core.audit.audit import audit
 from atoll.core.audit.defects import Defect
 from atoll.core.audit.picture import AuditEvent, AuditPod, Blind, Component, Metric, Picture, Role
@@ -210,3 +212,23 @@ def test_several_defects_of_one_version_are_one_finding() -> None:
     assert next(f.title for f in found if f.code == "VersionUnknown") == (
         "nvidia-device-plugin: latest is no version that can be compared"
     )
+
+
+def test_what_is_free_on_a_node_that_is_down_or_cordoned_would_not_be_given() -> None:
+    down, cordoned = replace(node("down"), ready=False), replace(node("cordoned"), unschedulable=True)
+
+    report = audit(picture(node("up"), down, cordoned))
+
+    eight = next(size for size in report.sizes if size.gpus == 8)
+    assert (eight.fits, eight.best, eight.slots, eight.slots_empty) == (1, "up", 1, 3)
+    assert {finding.code: finding.nodes for finding in report.findings}["NodeNotReady"] == ("down",)
+
+
+def test_each_node_has_the_plugin_that_runs_on_it() -> None:
+    everywhere = Component(Role.DEVICE_PLUGIN, "nvidia-device-plugin", "v0.17.1")
+    there = Component(Role.DEVICE_PLUGIN, "hami", "v2.7.0", nodes=("n2",))
+
+    report = audit(picture(node("n1"), node("n2"), components=(everywhere, there)))
+
+    plugins = {each.name: dict(each.facts)["device plugin"] for each in report.nodes}
+    assert plugins == {"n1": "nvidia-device-plugin v0.17.1", "n2": "hami v2.7.0"}

@@ -80,11 +80,11 @@ class _Setup:
     mig: str
 
 
-def abilities_of(picture: Picture, occupancies: Sequence[Occupancy]) -> tuple[Ability, ...]:
+def abilities_of(picture: Picture, occupancies: Sequence[Occupancy], plugins: "Plugins") -> tuple[Ability, ...]:
     """One ability per setup, the most frequent first, then one per scheduler or driver that is cluster-wide."""
     setups: dict[_Setup, list[str]] = {}
     for occupancy in occupancies:
-        setups.setdefault(_setup_of(picture.components, occupancy), []).append(occupancy.node.name)
+        setups.setdefault(_setup_of(plugins, occupancy), []).append(occupancy.node.name)
     ranked = sorted(setups.items(), key=lambda entry: (-len(entry[1]), entry[1][0]))
     wide = [
         component
@@ -94,11 +94,16 @@ def abilities_of(picture: Picture, occupancies: Sequence[Occupancy]) -> tuple[Ab
     return (*(_ability(setup, tuple(nodes)) for setup, nodes in ranked), *_cluster_wide(wide))
 
 
-def plugin_of(components: Iterable[Component], node: str) -> Component | None:
-    """The device plugin of a node: one that was seen on it before one that is cluster-wide."""
-    plugins = [component for component in components if component.role is Role.DEVICE_PLUGIN]
-    there = [component for component in plugins if node in component.nodes]
-    return next(iter(there or [component for component in plugins if not component.nodes]), None)
+class Plugins:
+    """The device plugin of each node: one that was seen on it before one that is cluster-wide."""
+
+    def __init__(self, components: Iterable[Component]) -> None:
+        plugins = [component for component in components if component.role is Role.DEVICE_PLUGIN]
+        self._everywhere = next((component for component in plugins if not component.nodes), None)
+        self._there = {node: component for component in reversed(plugins) for node in component.nodes}
+
+    def of(self, node: str) -> Component | None:
+        return self._there.get(node, self._everywhere)
 
 
 def policy_of(occupancy: Occupancy) -> str:
@@ -121,8 +126,8 @@ def sharing_of(occupancy: Occupancy, plugin: Component | None) -> str:
     return ""
 
 
-def _setup_of(components: Sequence[Component], occupancy: Occupancy) -> _Setup:
-    plugin = plugin_of(components, occupancy.node.name)
+def _setup_of(plugins: Plugins, occupancy: Occupancy) -> _Setup:
+    plugin = plugins.of(occupancy.node.name)
     settings = dict(plugin.settings) if plugin else {}
     mig = settings.get("MIG_STRATEGY", "") or occupancy.node.labels.get("nvidia.com/mig.strategy", "")
     return _Setup(

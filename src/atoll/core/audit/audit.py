@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from atoll.core.audit.abilities import abilities_of, plugin_of, policy_of, sharing_of
+from atoll.core.audit.abilities import Plugins, abilities_of, policy_of, sharing_of
 from atoll.core.audit.cluster_signs import cluster_signs
 from atoll.core.audit.defects import Defect, Match, matching
 from atoll.core.audit.findings import Sign, findings_of
@@ -22,12 +22,13 @@ def audit(picture: Picture, defects: Iterable[Defect] = ()) -> Report:
     nodes = occupancies(picture)
     incidents = incidents_of(picture)
     matched = matching(defects, picture.components)
+    plugins = Plugins(picture.components)
     sizes = sizes_of(nodes, (pod.gpus for pod in picture.pods))
     near = beside(picture)
     signs = [
         *(sign for occupancy in nodes for sign in hardware_signs(occupancy)),
         *occupancy_signs(picture, nodes),
-        *cluster_signs(picture, nodes, incidents, matched),
+        *cluster_signs(picture, nodes, incidents, matched, plugins),
         *_whole(nodes),
     ]
     return Report(
@@ -36,10 +37,10 @@ def audit(picture: Picture, defects: Iterable[Defect] = ()) -> Report:
         totals=_totals(picture, nodes),
         points=points_of(picture, nodes, incidents),
         findings=findings_of(signs),
-        nodes=tuple(section_of(each, sizes, near.of(each), _facts(picture, each)) for each in nodes),
+        nodes=tuple(section_of(each, sizes, near.of(each), _facts(plugins, each)) for each in nodes),
         components=picture.components,
         defects=tuple(_defect_view(match) for match in matched.found),
-        abilities=abilities_of(picture, nodes),
+        abilities=abilities_of(picture, nodes, plugins),
         sizes=sizes_view(nodes, sizes),
         incidents=incidents,
         blind=picture.blind,
@@ -65,10 +66,10 @@ def _totals(picture: Picture, nodes: Sequence[Occupancy]) -> Totals:
     )
 
 
-def _facts(picture: Picture, occupancy: Occupancy) -> tuple[tuple[str, str], ...]:
+def _facts(plugins: Plugins, occupancy: Occupancy) -> tuple[tuple[str, str], ...]:
     """Name and value of what bears on a node beside its topology, in the order in which people ask for it."""
     node, machine = occupancy.node, occupancy.node.machine
-    plugin = plugin_of(picture.components, node.name)
+    plugin = plugins.of(node.name)
     versions = dict(machine.versions) if machine else {}
     kubelet = machine.kubelet if machine else None
     told = (

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from atoll.core.audit.abilities import plugin_of, policy_of, sharing_of
+from atoll.core.audit.abilities import Plugins, policy_of, sharing_of
 from atoll.core.audit.defects import Matching
 from atoll.core.audit.findings import Sign
 from atoll.core.audit.incidents import ADMISSION, OUT_OF, TOPOLOGY
@@ -19,12 +19,16 @@ MESSAGE_MAX = 160
 
 
 def cluster_signs(
-    picture: Picture, occupancies: Sequence[Occupancy], incidents: Sequence[Incident], defects: Matching
+    picture: Picture,
+    occupancies: Sequence[Occupancy],
+    incidents: Sequence[Incident],
+    defects: Matching,
+    plugins: Plugins,
 ) -> Iterator[Sign]:
     yield from _incidents(incidents)
     yield from _defects(defects)
     for occupancy in occupancies:
-        yield from _node(picture, occupancy)
+        yield from _node(plugins, occupancy)
     yield from _metrics(picture)
     for blind in picture.blind:
         if not blind.expected:
@@ -68,9 +72,9 @@ def _defects(defects: Matching) -> Iterator[Sign]:
         yield Sign("VersionUnknown", f"{component.name}: {found}")
 
 
-def _node(picture: Picture, occupancy: Occupancy) -> Iterator[Sign]:
+def _node(plugins: Plugins, occupancy: Occupancy) -> Iterator[Sign]:
     node, shape = occupancy.node, occupancy.shape
-    plugin, policy = plugin_of(picture.components, node.name), policy_of(occupancy)
+    plugin, policy = plugins.of(node.name), policy_of(occupancy)
     gpus = max(1, occupancy.state.count)
     if sharing := sharing_of(occupancy, plugin):
         yield Sign("GpusShared", f"GPUs are shared by {sharing}", node.name, weight=gpus)
@@ -81,6 +85,8 @@ def _node(picture: Picture, occupancy: Occupancy) -> Iterator[Sign]:
         yield Sign("RejectsAfterBinding", f"Topology Manager {policy} rejects after binding", node.name, weight=gpus)
     elif not policy and node.in_cluster and islands > 1:
         yield Sign("PolicyUnknown", "the Topology Manager policy was not seen", node.name, weight=gpus)
+    if node.ready is False:
+        yield Sign("NodeNotReady", "the node is not ready", node.name, weight=gpus)
     if node.capacity and node.allocatable is not None and node.allocatable < node.capacity:
         detail = f"{node.allocatable} of {node.capacity} GPUs are allocatable"
         yield Sign("AllocatableLow", detail, node.name, weight=node.capacity - node.allocatable)

@@ -83,8 +83,8 @@ def _one_by_one(shape: Shape, free: int, size: int) -> int:
 
 
 def sizes_view(occupancies: Sequence[Occupancy], sizes: Sequence[int]) -> tuple[SizeView, ...]:
-    """What a pod of each size would get now, over the nodes of which anything is told."""
-    told = [occupancy for occupancy in occupancies if occupancy.told]
+    """What a pod of each size would get now, over the nodes that take pods and of which anything is told."""
+    told = [occupancy for occupancy in occupancies if occupancy.told and occupancy.takes_pods]
     fleet = Fleet()
     for occupancy in told:
         fleet.put(occupancy.view)
@@ -102,13 +102,12 @@ def _size_view(all_nodes: Sequence[Occupancy], told: Sequence[Occupancy], fleet:
         if is_broken(verdict):
             broken.append(occupancy.node.name)
     decision = decide(fleet.snapshot(), wish(size)) if fits else None
-    views = [slot for occupancy in all_nodes for slot in slots_of(occupancy, (size,))]
     return SizeView(
         gpus=size,
         fits=fits,
         best=decision.node if isinstance(decision, Placement) else "",
-        slots=sum(view.now or 0 for view in views),
-        slots_empty=sum(view.empty for view in views),
+        slots=sum(slot.now or 0 for occupancy in told for slot in slots_of(occupancy, (size,))),
+        slots_empty=sum(slot.empty for occupancy in all_nodes for slot in slots_of(occupancy, (size,))),
         enough_but_broken=tuple(broken),
         refused=tuple(sorted(refused.items())),
     )

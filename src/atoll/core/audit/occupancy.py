@@ -82,6 +82,11 @@ class Occupancy:
         return self.state.shape
 
     @property
+    def takes_pods(self) -> bool:
+        """Not where the node is known to be down or cordoned: what is free there serves nobody now."""
+        return self.node.ready is not False and not self.node.unschedulable
+
+    @property
     def free(self) -> int | None:
         """GPUs surely free, None where nothing is told."""
         state = self.state

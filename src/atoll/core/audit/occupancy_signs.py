@@ -104,7 +104,7 @@ def _broken(occupancy: Occupancy) -> Iterator[Sign]:
 
 def _waiting(picture: Picture, occupancies: Sequence[Occupancy]) -> Iterator[Sign]:
     """Pods without a node that ask for more than one GPU: whether islands are what they wait for."""
-    told = [occupancy for occupancy in occupancies if occupancy.told]
+    told = [occupancy for occupancy in occupancies if occupancy.told and occupancy.takes_pods]
     answers: dict[int, tuple[bool, str]] = {}
     for pod in picture.pods:
         if pod.node or pod.phase not in {"Pending", ""} or pod.gpus < 2:

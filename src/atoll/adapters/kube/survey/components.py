@@ -4,12 +4,13 @@ A flag and its environment variable are one setting here: `--mig-strategy=single
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from atoll.adapters.formats.objects import at, mapping_at, text_at, true_at
 from atoll.adapters.kube.survey import wire
 from atoll.adapters.kube.survey.images import Part, part_of
+from atoll.adapters.kube.survey.nodes import LABELS_LEFT_OUT
 from atoll.core.audit.picture import AuditNode, Component, Role
 
 VALUE_MAX = 512
@@ -28,10 +29,11 @@ _FLAG = re.compile(r"--?([A-Za-z][\w.-]{1,63})(?:=(.*))?", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A component, and the ConfigMaps (namespace, name) that its pods mount."""
+    """A component, the ConfigMaps (namespace, name) that its pods mount, and the labels of nodes that it runs on."""
 
     component: Component
     config_maps: tuple[tuple[str, str], ...] = ()
+    selector: tuple[tuple[str, str], ...] = ()
 
 
 def found_in(kind: str, workload: wire.Workload) -> list[Found]:
@@ -39,6 +41,7 @@ def found_in(kind: str, workload: wire.Workload) -> list[Found]:
     metadata, spec = workload.metadata, workload.spec.template.spec
     source = f"{kind} {metadata.namespace}/{metadata.name}"
     mounted = tuple((metadata.namespace, each.config_map.name) for each in spec.volumes or () if each.config_map)
+    selector = tuple((spec.node_selector or {}).items()) if kind == "DaemonSet" else ()
     seen: dict[Part, Found] = {}
     for container in spec.containers:
         match = part_of(container)
@@ -48,7 +51,7 @@ def found_in(kind: str, workload: wire.Workload) -> list[Found]:
         component = Component(
             part.role, part.name, version, container.image[:VALUE_MAX], settings=_settings(container), source=source
         )
-        seen[part] = Found(component, mounted if part.role is Role.DEVICE_PLUGIN else ())
+        seen[part] = Found(component, mounted if part.role is Role.DEVICE_PLUGIN else (), selector)
     return list(seen.values())
 
 
@@ -101,6 +104,17 @@ def of_policy(policy: wire.ClusterPolicy) -> list[Component]:
 def _truth(spec: Mapping[str, object], *path: str) -> str:
     found = true_at(spec, *path)
     return "" if found is None else str(found).lower()
+
+
+def placed(found: Found, nodes: Collection[AuditNode]) -> tuple[str, ...] | None:
+    """The nodes that a DaemonSet selects, () = all or unknown, None where it runs on none of those that were seen.
+
+    The GPU Operator makes a DaemonSet of each of its parts, wanted or not, and a label decides where it runs.
+    """
+    if not nodes or not found.selector or any(key.startswith(LABELS_LEFT_OUT) for key, _ in found.selector):
+        return ()
+    chosen = (node.name for node in nodes if all(node.labels.get(key) == text for key, text in found.selector))
+    return tuple(sorted(chosen)) or None
 
 
 def with_settings(component: Component, added: Iterable[tuple[str, str]]) -> Component:

@@ -25,6 +25,7 @@ from atoll.adapters.kube.survey.components import (
     found_in,
     of_nodes,
     of_policy,
+    placed,
     with_settings,
 )
 from atoll.adapters.kube.survey.events import audit_event, concerns
@@ -232,8 +233,10 @@ class Survey:
         yield from of_nodes(nodes, {node.name: _versions(node.machine) for node in nodes})
         for policies in self._policies.values():
             yield from policies
-        for _, found in sorted(self._found.items()):
-            yield with_settings(found.component, self._configured(found))
+        for _, found in sorted(self._found.items(), key=lambda entry: entry[0]):
+            places = placed(found, self._nodes.values())
+            if places is not None:
+                yield with_settings(replace(found.component, nodes=places), self._configured(found))
 
     def _configured(self, found: Found) -> Iterable[tuple[str, str]]:
         for key in found.config_maps:
@@ -254,6 +257,6 @@ def _versions(machine: Machine | None) -> Mapping[str, str]:
 
 def _parsed(name: str, text: str) -> Value:
     try:
-        return documents(decode(DumpFile(name, text.encode())))[0].value
+        return documents(decode(DumpFile(name, text.encode(errors="replace"))))[0].value
     except DumpError:
         return mapping_at(None)

@@ -11,7 +11,7 @@ from atoll.adapters.kube.survey.resources import concerns_gpus, counted, is_whol
 from atoll.core.audit.picture import AuditNode
 from atoll.core.reading import Format, Reading, SeenGpu, SeenNic, Source
 
-_LABELS_LEFT_OUT = "feature.node.kubernetes.io/"
+LABELS_LEFT_OUT = "feature.node.kubernetes.io/"
 """Hundreds per node, and none of them about GPUs."""
 
 
@@ -37,7 +37,7 @@ def audit_node(node: wire.Node, extra: tuple[str, ...]) -> AuditNode:
         labels={
             intern(key): intern(value)
             for key, value in (node.metadata.labels or {}).items()
-            if not key.startswith(_LABELS_LEFT_OUT)
+            if not key.startswith(LABELS_LEFT_OUT)
         },
     )
 

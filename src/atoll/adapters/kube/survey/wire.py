@@ -163,6 +163,7 @@ class WorkPodSpec(Struct, frozen=True):
     containers: tuple[WorkContainer, ...] = ()
     init_containers: tuple[WorkContainer, ...] | None = None
     volumes: tuple[Volume, ...] | None = None
+    node_selector: dict[str, str] | None = None
 
 
 class Template(Struct, frozen=True):
