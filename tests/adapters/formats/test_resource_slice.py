@@ -101,6 +101,15 @@ def test_one_gpu_for_host_and_virtual_machine_is_one_gpu():
     assert codes(reading) == ["DuplicateDevice"]
 
 
+def test_one_uuid_at_two_addresses_is_two_gpus():
+    pair = [device(f"gpu-{n}", uuid=UUID, type="gpu", pciBusID=f"0000:1{n}:00.0") for n in (0, 1)]
+
+    reading = one(slice_of(*pair))
+
+    assert [gpu.name for gpu in reading.gpus or ()] == ["gpu-0", "gpu-1"]
+    assert codes(reading) == []
+
+
 def test_partitions_at_one_address_stay_several():
     parts = [
         device(f"gpu-{n}", type="amdgpu-partition", pciAddr="0000:3d:00.0", partitionProfile="cpx_nps4") for n in (0, 1)

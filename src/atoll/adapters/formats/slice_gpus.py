@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, replace
 
 from atoll.adapters.formats.objects import text_of
 from atoll.adapters.formats.slice_device import SliceDevice, gpu_of
+from atoll.core.identity import is_name
 from atoll.core.reading import MigDevice, Remark, SeenGpu
 
 _FIELDS = tuple(field.name for field in fields(SeenGpu))
@@ -36,7 +37,7 @@ def offered_gpus(devices: list[SliceDevice], line: int) -> Offered:
         if device.type == "mig":
             continue
         gpu = gpu_of(device)
-        keys = [key for key in (gpu.uuid, gpu.pci_address) if key]
+        keys = [key for key in (gpu.uuid if is_name(gpu.uuid) else None, gpu.pci_address) if key]
         same = next((found[key] for key in keys if key in found and _one_gpu(found[key], device, gpu)), None)
         if same is None:
             same = _Card(gpu, [device])
@@ -62,11 +63,12 @@ def offered_gpus(devices: list[SliceDevice], line: int) -> Offered:
 def _one_gpu(card: _Card, device: SliceDevice, gpu: SeenGpu) -> bool:
     """Whether a device at the address or with the UUID of another one is the same GPU under another name.
 
-    Partitions of an AMD GPU lie at one address too, are of one type, and are each to be had.
+    Partitions of an AMD GPU lie at one address too, are of one type, and are each to be had. One UUID at several
+    addresses is a mask or a mistake.
     """
-    if card.gpu.uuid and gpu.uuid:
-        return card.gpu.uuid == gpu.uuid or _kinds_differ(card, device)
-    return _kinds_differ(card, device)
+    if card.gpu.pci_address and gpu.pci_address and card.gpu.pci_address != gpu.pci_address:
+        return False
+    return _kinds_differ(card, device) or any(each.name == device.name for each in card.devices)
 
 
 def _kinds_differ(card: _Card, device: SliceDevice) -> bool:

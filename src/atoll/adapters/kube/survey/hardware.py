@@ -53,7 +53,7 @@ class Hardware:
 
     @property
     def nodes(self) -> Iterable[str]:
-        return self._objects.keys() | self._readings.keys()
+        return dict.fromkeys((*self._objects, *self._readings))
 
     def slices(self, node: str) -> tuple[Reading, ...]:
         """What the node's ResourceSlices say, word by word."""
