@@ -2,6 +2,7 @@
 
 import json
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,6 +13,7 @@ from atoll.adapters.formats.folder import Bundle
 from atoll.cli.topology.document import document_of, list_of
 from atoll.cli.topology.drawing import print_machine, print_machines
 from atoll.cli.topology.given import SHOW_HELP, bundle_from
+from atoll.cli.topology.live import live_bundle
 from atoll.cli.topology.notes import print_blind
 
 
@@ -27,13 +29,24 @@ class Output(StrEnum):
 def topology_show(
     files: Annotated[list[str] | None, typer.Argument(metavar="FILE|FOLDER...", help=SHOW_HELP)] = None,
     machine: Annotated[str | None, typer.Option(metavar="NAME", help="A catalogue machine instead of files.")] = None,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A live cluster instead of files: what its API tells.")
+    ] = None,
+    node: Annotated[str | None, typer.Option(metavar="NAME", help="Of a live cluster, this node alone.")] = None,
     output: Annotated[Output, typer.Option("-o", "--output", help="How to print it.")] = Output.TABLE,
 ) -> None:
-    """Show what files of a node, a folder of several, or a catalogue machine say and do not say.
+    """Show what files of a node, a folder of several, a live cluster or a catalogue machine say and do not say.
 
     In a folder each subfolder is a node; loose files meet at the GPUs that they name, and else stand for themselves.
+    Of a cluster, GPUNodes, ResourceSlices and what other schedulers and labels record are read, and nothing is
+    written.
     """
-    bundle, listed = bundle_from(files or [], machine)
+    if kubeconfig is None and node is None:
+        bundle, listed = bundle_from(files or [], machine)
+    elif files or machine:
+        raise typer.BadParameter("found a cluster and files or --machine; give one of them")
+    else:
+        bundle, listed = live_bundle(kubeconfig, node), node is None
     show(bundle, output, Console(), listed=listed)
 
 
