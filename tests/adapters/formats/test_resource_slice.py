@@ -194,6 +194,13 @@ def test_a_list_is_read_as_a_whole():
     assert [each.node for each in resource_slice.read("l.json", listed, 1)] == ["n1", "n2"]
 
 
+def test_a_slice_that_was_cut_is_remarked_upon_and_its_devices_go_by_their_types():
+    reading = one(slice_of(device("gpu-0", type="amdgpu"), device("x"), driver=""))
+
+    assert [gpu.name for gpu in reading.gpus or ()] == ["gpu-0"]
+    assert codes(reading) == ["Truncated"]
+
+
 @pytest.mark.parametrize("devices", ["gpu", {"a": 1}, [1], [None], [{}] * 5000])
 def test_devices_that_are_none_are_refused(devices: Any):
     value = slice_of()

@@ -139,7 +139,11 @@ def _current(slices: list[Slice], *, whole: bool) -> tuple[list[Slice], list[Rem
     for each in slices:
         pools[each.of_pool].append(each)
     kept: list[Slice] = []
-    remarks: list[Remark] = []
+    remarks = [
+        Remark("Truncated", f"{each.name or 'A slice'} names no driver: it was cut, and its devices go by their types.",
+               each.line)
+        for each in slices if not each.driver
+    ]  # fmt: skip
     for found in pools.values():
         newest = max(each.generation or 0 for each in found)
         now = [each for each in found if (each.generation or 0) == newest]
