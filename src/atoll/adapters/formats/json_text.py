@@ -8,10 +8,14 @@ import json
 import re
 from typing import Any, NoReturn, TypeAlias
 
+from atoll.adapters.formats.json_weight import MEMORY_MAX, Scale, TooMuchMemory
 from atoll.core.errors import DumpError, quoted
 
 DEPTH_MAX = 64
 VALUES_MAX = 100_000
+EMBEDDED_MAX = 1 << 20
+"""Kubernetes allows 256 KiB of annotations on an object."""
+
 Value: TypeAlias = Any
 """A plain value: a mapping, a list, a text, a number, a truth or None."""
 
@@ -20,9 +24,10 @@ EXPECTED = "JSON as the tool printed it"
 START = re.compile(r"[ \t\ufeff]*(?=[\[{]\s*(?:[\[{\"\]}]|-?\d|true\b|false\b|null\b|\Z))")
 """What a JSON value begins with on a line; `[root@n1 ~]# cat …` does not."""
 
-_LINE = re.compile(r"^.*$", re.MULTILINE)
+_MORE = re.compile(r"\S")
 _REST_OF_BROKEN = re.compile(r"[ \t\r]*[,:\]}\"]")
 _TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?|[\[\]{}]')
+_LONE = re.compile("[\ud800-\udfff]")
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -44,9 +49,21 @@ def _no_constant(name: str) -> NoReturn:
 _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_constant)
 
 
+def _weighing(body: str) -> json.JSONDecoder:
+    """A decoder that gives up where the values of the text take too much memory."""
+    scale = Scale(body)
+
+    def weighed(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = _object(pairs)
+        scale.add(found)
+        return found
+
+    return json.JSONDecoder(object_pairs_hook=weighed, parse_constant=_no_constant)
+
+
 def embedded(text: object) -> Value:
     """The value of a JSON text inside another value, such as an annotation; None where it is not JSON."""
-    if not isinstance(text, str):
+    if not isinstance(text, str) or len(text) > EMBEDDED_MAX:
         return None
     try:
         value, end = _DECODER.raw_decode(text, len(text) - len(text.lstrip()))
@@ -66,6 +83,10 @@ def json_values(name: str, body: str) -> list[tuple[Any, int]]:
     found: list[tuple[Any, int]] = []
     at, line, counted = 0, 1, 0
     escaped = _SURROGATE.search(body) is not None
+    try:
+        decoder = _weighing(body)
+    except TooMuchMemory:
+        raise _too_much(name, body, 0) from None
     while at < len(body):
         start = START.match(body, at)
         if start is None:
@@ -73,7 +94,7 @@ def json_values(name: str, body: str) -> list[tuple[Any, int]]:
                 raise _refusal(name, body, at, found=f"{quoted(body[at : at + 20].strip())} outside any value")
             at = _next_line(body, at)
             continue
-        value, end = _value(name, body, start.end())
+        value, end = _value(decoder, name, body, start.end())
         if len(found) == VALUES_MAX:
             raise _refusal(name, body, start.end(), found=f"more than {VALUES_MAX:,} values")
         line += body.count("\n", counted, start.end())
@@ -88,11 +109,13 @@ def _next_line(body: str, at: int) -> int:
     return len(body) if end < 0 else end + 1
 
 
-def _value(name: str, body: str, start: int) -> tuple[Any, int]:
+def _value(decoder: json.JSONDecoder, name: str, body: str, start: int) -> tuple[Any, int]:
     try:
-        value, end = _DECODER.raw_decode(body, start)
+        value, end = decoder.raw_decode(body, start)
+    except TooMuchMemory:
+        raise _too_much(name, body, start) from None
     except json.JSONDecodeError as error:
-        cut = error.pos >= len(body.rstrip())
+        cut = not _MORE.search(body, error.pos)
         raise _refusal(
             name, body, min(error.pos, len(body)),
             found="the end of the text inside a value" if cut else f"broken JSON ({error.msg})",
@@ -144,17 +167,33 @@ def _placed(name: str, body: str, start: int) -> DumpError:
     )
 
 
+def _too_much(name: str, body: str, at: int) -> DumpError:
+    return _refusal(
+        name, body, at, found=f"values that take more than {MEMORY_MAX >> 20} MiB of memory",
+        expected="objects of one cluster", remedy="Split it by node or by kind.",
+    )  # fmt: skip
+
+
 def _refusal(name: str, body: str, at: int, *, found: str, expected: str = EXPECTED, remedy: str = "") -> DumpError:
     line, column = body.count("\n", 0, at) + 1, at - body.rfind("\n", 0, at)
     return DumpError(name, line, column, found=found, expected=expected, remedy=remedy)
 
 
 def _scrubbed(value: Value) -> Value:
-    r"""The value with `\ud800` and the like, which no text can hold, replaced as Go replaces them."""
+    r"""The value with `\ud800` and the like, which no text can hold, replaced as Go replaces them.
+
+    It is changed in place: a copy of a large list would take its memory once more.
+    """
     if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if _LONE.search(value) else value
     if isinstance(value, list):
-        return [_scrubbed(item) for item in value]
-    if isinstance(value, dict):
-        return {_scrubbed(key): _scrubbed(item) for key, item in value.items()}
+        for at, item in enumerate(value):
+            if isinstance(item, str | list | dict):
+                value[at] = _scrubbed(item)
+    elif isinstance(value, dict):
+        if any(_LONE.search(key) for key in value):
+            return {_scrubbed(key): _scrubbed(item) for key, item in value.items()}
+        for key, item in value.items():
+            if isinstance(item, str | list | dict):
+                value[key] = _scrubbed(item)
     return value
