@@ -25,13 +25,15 @@ class Tally:
 
 
 class Progress:
-    """Adds up blocks as their reports arrive."""
+    """Adds up blocks as their reports arrive, and tells of a failure hours before the run ends."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._tallies: dict[str, Tally] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._say(report.longreprtext.partition("Failed: ")[2][:400] or report.nodeid)
         for name, value in report.user_properties:
             if report.when == "call" and name == "fuzzed":
                 self._add(*value)  # type: ignore[misc]
@@ -40,7 +42,10 @@ class Progress:
         tally = self._tallies.setdefault(parser, Tally())
         tally.cases, tally.parsed, tally.seconds = tally.cases + cases, tally.parsed + parsed, tally.seconds + seconds
         if tally.cases == CASES:
-            terminal: Any = self._config.pluginmanager.get_plugin("terminalreporter")
             share, speed = tally.parsed / tally.cases, tally.cases / max(tally.seconds, 1e-9)
-            terminal.ensure_newline()
-            terminal.write_line(f"{parser:24}{tally.cases:>11,} cases{share:6.0%} parsed{speed:>9,.0f}/s")
+            self._say(f"{parser:24}{tally.cases:>11,} cases{share:6.0%} parsed{speed:>9,.0f}/s")
+
+    def _say(self, line: str) -> None:
+        terminal: Any = self._config.pluginmanager.get_plugin("terminalreporter")
+        terminal.ensure_newline()
+        terminal.write_line(line)

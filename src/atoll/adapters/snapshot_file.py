@@ -13,7 +13,7 @@ from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from enum import Enum
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 import msgspec
 
@@ -25,7 +25,9 @@ from atoll.core.topology import PairLink
 
 API_VERSION, KIND, VERSION = "atoll.dev/v1alpha1", "Snapshot", 1
 FILE_MAX, LINE_MAX = 1 << 30, 32 << 20
-MASK_MAX = 16_384  # hex digits of 65,536 CPUs
+Mask = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]+$", max_length=16_384)]
+"""Hex digits of up to 65,536 CPUs."""
+
 PARTS: Mapping[str, type[Any]] = {"node": AuditNode, "pod": AuditPod, "event": AuditEvent, "metric": Metric}
 _FIELD = {"node": "nodes", "pod": "pods", "event": "events", "metric": "metrics"}
 _REMEDY = "It is written by `atoll snapshot save`."
@@ -164,17 +166,19 @@ def _converted(name: str, value: dict[str, Any], kind: type[Any]) -> Any:  # noq
 def _made(part: str, value: dict[str, Any]) -> Any:  # noqa: ANN401
     machine = value.pop("machine", None) if part == "node" else None
     made = msgspec.convert(value, PARTS[part])
-    return made if machine is None else replace(made, machine=_machine(machine))
+    return made if machine is None else replace(made, machine=_machine(msgspec.convert(machine, dict[str, Any])))
 
 
 def _machine(value: dict[str, Any]) -> Machine:
     """JSON has no tuples as keys, and its numbers are too short for a mask of CPUs."""
-    provenance, cpus = value.pop("provenance", []), value.pop("cpus", None)
+    provenance = msgspec.convert(value.pop("provenance", []), list[tuple[int, str, Source]])
+    cpus = msgspec.convert(value.pop("cpus", None), dict[str, Any] | None)
     machine = msgspec.convert(value, Machine)
-    by = {(int(at), str(fact)): msgspec.convert(source, Source) for at, fact, source in provenance}
+    by = {(at, fact): source for at, fact, source in provenance}
     layout = None
     if cpus is not None:
-        masks = {int(node): int(mask[:MASK_MAX], 16) for node, mask in cpus.pop("node_cpus", {}).items()}
+        printed = msgspec.convert(cpus.pop("node_cpus", {}), dict[int, Mask], str_keys=True)
+        masks = {node: int(mask, 16) for node, mask in printed.items()}
         layout = replace(msgspec.convert({"node_cpus": {}, **cpus}, CpuLayout, str_keys=True), node_cpus=masks)
     return replace(machine, provenance=by, cpus=layout)
 
