@@ -8,7 +8,6 @@ are never one.
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
 
 from atoll.core.identity import address_of, plain_uuid, usable_uuids
 from atoll.core.matching import is_complete, own_seats
@@ -34,13 +33,13 @@ class FileReadings:
     @property
     def folder(self) -> str:
         """The subfolder that is its node, "" for a loose file."""
-        parts = PurePosixPath(self.path).parts
-        return parts[0] if len(parts) > 1 else ""
+        folder, slash, _ = self.path.partition("/")
+        return folder if slash else ""
 
 
 def group(files: Sequence[FileReadings]) -> list[Group]:
     """Make nodes of the files of a folder, by name."""
-    files = _without_common_folder(files)
+    files = _below_wrapping(files)
     named, unnamed = _by_node(files)
     folders: dict[str, list[FileReadings]] = {}
     for file in unnamed:
@@ -66,9 +65,9 @@ def one_node(files: Sequence[FileReadings]) -> Group | None:
     return next(iter(names), files[0].path if files else ""), _all(files)
 
 
-def _without_common_folder(files: Sequence[FileReadings]) -> list[FileReadings]:
+def _below_wrapping(files: Sequence[FileReadings]) -> list[FileReadings]:
     """Paths below the folder in which the nodes' folders lie: bundles wrap them in one or two of their own."""
-    paths = [PurePosixPath(file.path).parts for file in files]
+    paths = [file.path.split("/") for file in files]
     skipped = 0
     while paths and all(len(parts) > skipped + 2 for parts in paths) and len({parts[skipped] for parts in paths}) == 1:
         skipped += 1

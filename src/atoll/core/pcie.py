@@ -2,7 +2,7 @@
 
 A path lists the bridges between root complex and GPU, root port first. A switch is two bridges of it: its upstream
 port and one downstream port. So two paths that part below one switch, with one port each left, have one switch between
-them (PIX); with more left there are several (PXB); with no bridge in common only the root complex joins them (PHB).
+them (PIX); with more left there are several (PXB); with no shared bridge only the root complex joins them (PHB).
 """
 
 from dataclasses import dataclass
@@ -55,14 +55,14 @@ def class_of(a: Branch, b: Branch) -> PcieLink | None:
         return PcieLink.NODE if a.numa == b.numa else PcieLink.SYS
     if a.path is None or b.path is None:
         return None
-    common = _common(a.path, b.path)
-    if not common:
+    shared = _shared_bridges(a.path, b.path)
+    if not shared:
         return PcieLink.PHB
-    below = len(a.path) - common, len(b.path) - common
+    below = len(a.path) - shared, len(b.path) - shared
     if below == (0, 0):
         # One bus: two functions of one card. On different buses a bridge was left out of both paths.
         return PcieLink.PIX if _bus(a.address) is not None and _bus(a.address) == _bus(b.address) else None
-    return PcieLink.PIX if max(below) == 1 and common > 1 else PcieLink.PXB if max(below) > 1 else None
+    return PcieLink.PIX if max(below) == 1 and shared > 1 else PcieLink.PXB if max(below) > 1 else None
 
 
 def contradicts(printed: PcieLink, a: Branch, b: Branch) -> PcieLink | None:
@@ -79,7 +79,7 @@ def contradicts(printed: PcieLink, a: Branch, b: Branch) -> PcieLink | None:
     return tree
 
 
-def _common(one: tuple[str, ...], other: tuple[str, ...]) -> int:
+def _shared_bridges(one: tuple[str, ...], other: tuple[str, ...]) -> int:
     count = 0
     for a, b in zip(one, other, strict=False):
         if a != b:
