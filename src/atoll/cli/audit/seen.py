@@ -1,6 +1,5 @@
 """What the command line lets an audit see: files, folders, a snapshot, a live cluster, or files beside a cluster."""
 
-import asyncio
 import gzip
 import sys
 import zlib
@@ -75,17 +74,10 @@ def _survey_of(bundle: Bundle, resources: tuple[str, ...]) -> Survey:
 
 def _from_cluster(kubeconfig: Path, bundle: Bundle, resources: tuple[str, ...], taken: str) -> Picture:
     # Imported here, as in `serve`: an audit of files should not wait half a second for an HTTP client.
-    from atoll.adapters.kube.client import KubeClient  # noqa: PLC0415
     from atoll.adapters.kube.credentials import access_from  # noqa: PLC0415
-    from atoll.adapters.kube.survey.live import survey  # noqa: PLC0415
+    from atoll.adapters.kube.survey.live import look  # noqa: PLC0415
 
-    access = access_from(kubeconfig)
-
-    async def look() -> Picture:
-        async with KubeClient(access) as client:
-            return await survey(client, access.server, taken, resources, dict(bundle.groups))
-
-    seen = asyncio.run(look())
+    seen = look(access_from(kubeconfig), taken, resources, dict(bundle.groups))
     return replace(seen, blind=(*seen.blind, *bundle.blind))
 
 

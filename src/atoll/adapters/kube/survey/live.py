@@ -39,12 +39,15 @@ class _Expired(Exception):
     """The list is too old to go on with; it begins again."""
 
 
-def look(access: Access, taken: str, resources: tuple[str, ...] = (GPU_RESOURCE,)) -> Picture:
+def look(
+    access: Access, taken: str, resources: tuple[str, ...] = (GPU_RESOURCE,), readings: Readings | None = None
+) -> Picture:
     """Look at a cluster, from outside of any event loop.
 
     Args:
         taken: now, RFC 3339.
         resources: names of whole GPUs, beside those that are known.
+        readings: what files say of nodes, by name.
 
     Raises:
         AtollError: the API server cannot be reached, or knows nobody by these credentials.
@@ -53,7 +56,7 @@ def look(access: Access, taken: str, resources: tuple[str, ...] = (GPU_RESOURCE,
 
     async def looked() -> None:
         async with KubeClient(access) as client:
-            seen.append(await survey(client, access.server, taken, resources))
+            seen.append(await survey(client, access.server, taken, resources, readings))
 
     # The picture is not the task's result: asyncio.run writes that out as text when it gives the signals back, which
     # takes longer for a large cluster than to read it.
