@@ -25,8 +25,11 @@ from atoll.adapters.formats.text import DumpFile, DumpText, decode
 from atoll.adapters.formats.xml_tree import parse_xml
 from atoll.adapters.snapshot_file import lines_of
 from atoll.adapters.snapshot_file import load as load_snapshot
+from atoll.core.audit.picture import AuditEvent, Blind, Component, Metric, Role
 from atoll.core.errors import DumpError
 from atoll.core.joining import join
+from atoll.core.machine import Disagreement, SeenRemark
+from atoll.core.reading import CpuLayout, Format, Remark, Source
 from tests.core.audit.pictures import node, picture, pod
 from tests.fuzz.markup import markup_mutant
 from tests.fuzz.messages import answer_mutant
@@ -35,6 +38,7 @@ from tests.fuzz.seeds import cluster, machines, nvidia, vendors
 from tests.fuzz.values import object_mutant, text_of_changed
 
 FILE = "mutant"
+_SEEN_BY = Source(Format.LSPCI, "lspci.txt", 7)
 
 TEXT_SEEDS: dict[str, Sequence[str]] = {
     "amd_smi": vendors.AMD,
@@ -187,8 +191,27 @@ def _dumps() -> list[str]:
 
 
 def _snapshots() -> list[str]:
-    small = picture(node("n1", "01"), pods=(pod("a", "n1", (0, 1)), pod("w", "", 4, phase="Pending")))
-    return [b"".join(lines_of(small)).decode()]
+    """One with every kind of line, and one whose machine has every kind of fact."""
+    pods = (pod("a", "n1", (0, 1)), pod("w", "", 4, phase="Pending"))
+    told = node(
+        "n1",
+        "01",
+        cpus=CpuLayout({0: 3, 1: 12}, {0: 0, 1: 1}, 2),
+        provenance={(0, "numa"): _SEEN_BY, (1, "links"): _SEEN_BY},
+        remarks=(SeenRemark(_SEEN_BY, Remark("OfflineCPU", "CPU 3 is offline", 4)),),
+        disagreements=(Disagreement((0,), "numa", ((_SEEN_BY, "0"), (_SEEN_BY, "1"))),),
+    )
+    seen = (
+        picture(
+            node("n1", "0"),
+            pods=pods,
+            events=(AuditEvent("Pod", "team", "w", "FailedScheduling", "0/2 nodes", 7),),
+            metrics=(Metric("DCGM_FI_DEV_GPU_UTIL", {"gpu": "0"}, 12.5),),
+            blind=(Blind("events", "forbidden"),),
+        ),
+        picture(told, components=(Component(Role.DEVICE_PLUGIN, "x", "v1", settings=(("MIG_STRATEGY", "none"),)),)),
+    )
+    return [b"".join(lines_of(each)).decode() for each in seen]
 
 
 def _beside_registry() -> list[Parser]:
