@@ -16,7 +16,7 @@ from atoll.cli.serve import serve
 from atoll.cli.topology.publish import topology_publish
 from atoll.cli.topology.render import topology_render
 from atoll.cli.topology.show import topology_show
-from atoll.core.errors import AtollError, DumpError
+from atoll.core.errors import AtollError, DumpError, printable
 
 app = typer.Typer(
     name="atoll",
@@ -47,7 +47,8 @@ def main() -> None:
             if sys.stdout is not None:  # as in a process that was started with it closed
                 sys.stdout.flush()
     except AtollError as error:
-        sys.stderr.write(f"error: {error}\n")
+        told = "\n".join(map(printable, str(error).split("\n")))
+        sys.stderr.write(f"error: {told}\n")
         sys.exit(UNUSABLE if isinstance(error, DumpError) else FAILED)
     except OSError as error:
         # Files and sockets have messages of their own; what is left is an output that takes no more, as a full disk.

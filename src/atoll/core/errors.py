@@ -24,13 +24,22 @@ class DumpError(AtollError):
     """
 
     def __init__(self, file: str, line: int, column: int, *, found: str, expected: str, remedy: str = "") -> None:
-        self.file, self.line, self.column = file, line, column
-        self.found, self.expected, self.remedy = found, expected, remedy
-        place = f"{file}:{line}:{column}" if line else file
-        super().__init__(f"{place}: found {found}; expected {expected}" + (f". {remedy}" if remedy else ""))
+        self.file, self.line, self.column = printable(file), line, column
+        self.found, self.expected, self.remedy = printable(found), printable(expected), printable(remedy)
+        place = f"{self.file}:{line}:{column}" if line else self.file
+        super().__init__(
+            f"{place}: found {self.found}; expected {self.expected}" + (f". {self.remedy}" if remedy else "")
+        )
+
+
+def printable(text: str) -> str:
+    """Untrusted text in one line that no terminal takes for a command: what is not to be seen is written as a code."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
 
 
 def quoted(text: str) -> str:
     """Untrusted text for a message: printable, bounded."""
     short = text if len(text) <= QUOTE_MAX else text[: QUOTE_MAX - 1] + "…"
-    return '"' + "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in short) + '"'
+    return f'"{printable(short)}"'

@@ -15,7 +15,7 @@ from atoll.adapters.formats.documents import Document
 from atoll.adapters.formats.read import FileContent, UnknownFormatError, read_file
 from atoll.adapters.formats.text import FILE_BYTES_MAX, DumpFile
 from atoll.core.audit.picture import Blind
-from atoll.core.errors import AtollError, DumpError
+from atoll.core.errors import AtollError, DumpError, printable
 from atoll.core.grouping import FileReadings, Group, collection, group, one_node
 from atoll.core.joining import join
 from atoll.core.machine import Machine
@@ -146,7 +146,7 @@ class _Reader:
 
     def take_folder(self, root: Path) -> None:
         for path in self._walk(root, root.resolve()):
-            name = path.relative_to(root).as_posix()
+            name = _name(path, root)
             if is_tar(path):
                 self.take_tar(path, name + "/")
                 continue
@@ -203,7 +203,7 @@ class _Reader:
             regular = stat.S_ISREG(path.stat().st_mode)
             inside = not path.is_symlink() or path.resolve().is_relative_to(real_root)
         except (OSError, RuntimeError) as error:
-            self.note(_name(path, root), f"cannot be followed ({error})")
+            self.note(_name(path, root), f"cannot be followed ({printable(str(error))})")
             return False
         if not inside:
             self.note(_name(path, root), "is a link that leads out of the folder and was not followed")
@@ -219,7 +219,10 @@ class _Reader:
                 for member in tar:
                     passed += max(member.size, 0)
                     if passed > PACKED_BYTES_MAX:
-                        self.note(prefix + member.name, f"lies behind {PACKED_BYTES_MAX >> 30} GiB and was not read")
+                        self.note(
+                            prefix + _inner_name(member.name),
+                            f"lies behind {PACKED_BYTES_MAX >> 30} GiB and was not read",
+                        )
                         return
                     if not member.isreg():
                         continue
@@ -246,11 +249,11 @@ def is_tar(path: Path) -> bool:
 
 def _inner_name(name: str) -> str:
     """A member's path without what would lead elsewhere; it only names the file."""
-    return "/".join(part for part in name.replace("\\", "/").split("/") if part not in {"", ".", ".."})
+    return printable("/".join(part for part in name.replace("\\", "/").split("/") if part not in {"", ".", ".."}))
 
 
 def _name(path: Path, root: Path) -> str:
-    return path.relative_to(root).as_posix()
+    return printable(path.relative_to(root).as_posix())
 
 
 def _place(error: DumpError) -> str:

@@ -17,6 +17,9 @@ XML_BYTES_MAX = 32 << 20
 """What a tool prints of one node has kilobytes; a support bundle's longest text some megabytes. Only lists of API
 objects are larger, and those are JSON."""
 
+LINES_MAX = 1_000_000
+"""Every reader looks at every line; 20,000 are the longest dump seen."""
+
 HEAD_LINES = 200
 GZIP = b"\x1f\x8b"
 _BOMS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
@@ -86,7 +89,7 @@ def decode(file: DumpFile) -> DumpText:
             file.name, line, column, found=f"control byte 0x{ord(control[0]):02x}", expected=EXPECTED,
             remedy="Is this a binary file?",
         )  # fmt: skip
-    if not text.strip():
+    if not text or text.isspace():
         raise DumpError(
             file.name, 1, 1, found="an empty file", expected=EXPECTED,
             remedy="Run the command again and look at its exit status.",
@@ -94,6 +97,11 @@ def decode(file: DumpFile) -> DumpText:
     if len(text) > TEXT_BYTES_MAX and structured in {b"{", b"["}:
         # Objects are read from `raw`; a hundred megabytes of lines would be there for nothing.
         return DumpText(file.name, raw, tuple(text[: HEAD_LINES * 400].split("\n")[:HEAD_LINES]))
+    if text.count("\n") >= LINES_MAX:
+        raise DumpError(
+            file.name, LINES_MAX + 1, 1, found=f"more than {LINES_MAX:,} lines", expected="one command's output",
+            remedy="Is this a log? Cut out the output of the command.",
+        )  # fmt: skip
     return DumpText(file.name, raw, tuple(text.split("\n")))
 
 

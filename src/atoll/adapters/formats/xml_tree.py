@@ -101,7 +101,7 @@ class _Reader:
         self._open: list[_Open] = []
         self._root: Element | None = None
         self._parts = 0
-        parser = expat.ParserCreate()
+        parser = expat.ParserCreate("utf-8")
         parser.buffer_text = True
         parser.StartElementHandler = self._on_start
         parser.EndElementHandler = self._on_end
@@ -113,9 +113,15 @@ class _Reader:
         """Parse up to the root's end tag."""
         document = without_prolog(self._document())
         try:
+            given = 0
             for position in range(0, len(document), CHUNK):
-                self._parser.Parse(document[position : position + CHUNK])
-            self._parser.Parse("", True)  # noqa: FBT003 - it takes no keywords
+                chunk = document[position : position + CHUNK].encode("utf-8", "replace")
+                self._parser.Parse(chunk)
+                given += len(chunk)
+                # Whatever has no end yet is read again with every chunk.
+                if given - self._parser.CurrentByteIndex > 2 * VALUE_MAX:
+                    raise self._too_long("a tag, comment or section")
+            self._parser.Parse(b"", True)  # noqa: FBT003 - it takes no keywords
         except _Finished:
             pass
         except expat.ExpatError as error:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from atoll.cli.tiles import FREE, OUT, UNSURE, WIDTH, Island, Lettering, Tile, draw, plain
 from atoll.core.audit.report import Answer, AuditedNode, Finding, GpuState, HolderView, Report, Severity
+from atoll.core.errors import printable
 
 FINDINGS_MAX, NODES_DRAWN, LINES_MAX, EVIDENCE_MAX = 20, 6, 12, 4
 STYLE = {Severity.CRITICAL: "bold red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
@@ -36,7 +37,7 @@ class _Printer:
         self._wide = wide
 
     def _line(self, text: str | Text = "", style: str = "") -> None:
-        line = Text(text, style) if isinstance(text, str) else text
+        line = Text(printable(text), style) if isinstance(text, str) else text
         self._console.print(plain(line, self._console.encoding), soft_wrap=True, highlight=False)
 
     def _title(self, text: str) -> None:

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 import yaml
-from rich.console import Console
 
 from atoll.adapters.defects import known_defects
 from atoll.cli.audit.document import document_of
 from atoll.cli.audit.seen import SEEN_HELP, picture_of
 from atoll.cli.audit.terminal import print_report
+from atoll.cli.console import SafeConsole
 from atoll.cli.options import GpuResource, resources_of
 from atoll.cli.topology.show import Output
 from atoll.core.audit.audit import audit as audited
@@ -57,7 +57,7 @@ def _write(path: Path, report: Report) -> None:
 
 
 def _print(report: Report, output: Output) -> None:
-    console = Console()
+    console = SafeConsole()
     if output in {Output.TABLE, Output.WIDE}:
         print_report(report, console, wide=output == Output.WIDE)
     elif output == Output.JSON:

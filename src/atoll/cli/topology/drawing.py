@@ -11,6 +11,7 @@ from atoll.cli.topology.notes import print_blind, print_notes
 from atoll.cli.topology.origins import ranges
 from atoll.core.audit.picture import Blind
 from atoll.core.domains import Domains, domains_of, nvlink_graph
+from atoll.core.errors import printable
 from atoll.core.machine import Machine
 from atoll.core.scope import Scope
 from atoll.core.topology import Device, Health, NodeTopology, PairLink, PcieLink
@@ -22,7 +23,7 @@ _STYLE = {PcieLink.PIX: "green", PcieLink.PXB: "green", PcieLink.PHB: "yellow", 
 def print_machines(machines: Sequence[Machine], blind: Sequence[Blind], console: Console, *, wide: bool) -> None:
     """Print every machine of a folder, each under its name, and what was not read."""
     for machine in machines:
-        console.print(Text(machine.name, "bold reverse"), soft_wrap=True)
+        console.print(Text(printable(machine.name), "bold reverse"), soft_wrap=True)
         print_machine(machine, console, wide=wide)
         console.print()
     console.print(Text(f"{len(machines)} machine{'' if len(machines) == 1 else 's'}", "bold"), soft_wrap=True)
@@ -63,7 +64,7 @@ def print_topology(topology: NodeTopology, console: Console, *, wide: bool) -> N
 def _headline(topology: NodeTopology) -> Text:
     models = sorted({device.model for device in topology.devices if device.model})
     nics = f", {len(topology.nics)} NICs" if topology.nics else ""
-    return Text(f"{len(topology.devices)} GPUs{nics}" + (f": {', '.join(models)}" if models else ""), "bold")
+    return Text(f"{len(topology.devices)} GPUs{nics}" + (f": {printable(', '.join(models))}" if models else ""), "bold")
 
 
 def _islands(topology: NodeTopology) -> list[Island]:
@@ -101,7 +102,7 @@ def _title(topology: NodeTopology, block: int, *, known: bool) -> str:
 
 def _matrix(topology: NodeTopology) -> Text:
     """The matrix as nvidia-smi would print it, with both facts of a pair where both are known."""
-    labels = [f"GPU{device.index}" for device in topology.devices] + [nic.name for nic in topology.nics]
+    labels = [f"GPU{device.index}" for device in topology.devices] + [printable(nic.name) for nic in topology.nics]
     words = [[_word(link) if a != b else "X" for b, link in enumerate(row)] for a, row in enumerate(topology.links)]
     for at, row in enumerate(words):
         row += [str(nic.links[at] or "?") for nic in topology.nics]
@@ -153,7 +154,9 @@ def _sets(index: list[int], domains: Domains) -> str:
 def _devices(topology: NodeTopology) -> str:
     """One line per GPU; as wide as it needs to be, because a cut UUID is of no use."""
     rows: list[tuple[str, ...]] = [("GPU", "UUID", "PCI", "NUMA", "SOCKET", "CPUS", "ROOT", "SWITCH", "MODEL", "STATE")]
-    rows += [tuple("?" if fact is None else str(fact) for fact in _facts(device)) for device in topology.devices]
+    rows += [
+        tuple("?" if fact is None else printable(str(fact)) for fact in _facts(device)) for device in topology.devices
+    ]
     widths = [max(map(len, column)) + 2 for column in zip(*rows, strict=True)]
     return "\n".join(
         "".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from atoll.cli.topology.origins import indices, place, ranges
 from atoll.core.audit.picture import Blind
+from atoll.core.errors import printable
 from atoll.core.machine import Disagreement, Machine
 
 SHOWN_MAX = 8
@@ -37,7 +38,7 @@ def print_blind(blind: Sequence[Blind], console: Console, *, wide: bool) -> None
 def _print(console: Console, lines: Iterable[str], most: int | None, style: str = "") -> None:
     found = list(lines)
     for line in found[:most]:
-        console.print(Text(line, style), soft_wrap=True)
+        console.print(Text(printable(line), style), soft_wrap=True)
     if most is not None and len(found) > most:
         console.print(Text(f"and {len(found) - most} more like these (-o wide)", "dim"), soft_wrap=True)
 

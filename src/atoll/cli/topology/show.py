@@ -10,6 +10,7 @@ import yaml
 from rich.console import Console
 
 from atoll.adapters.formats.folder import Bundle
+from atoll.cli.console import SafeConsole
 from atoll.cli.topology.document import document_of, list_of
 from atoll.cli.topology.drawing import print_machine, print_machines
 from atoll.cli.topology.given import SHOW_HELP, bundle_from
@@ -47,7 +48,7 @@ def topology_show(
         raise typer.BadParameter("found a cluster and files or --machine; give one of them")
     else:
         bundle, listed = live_bundle(kubeconfig, node), node is None
-    show(bundle, output, Console(), listed=listed)
+    show(bundle, output, SafeConsole(), listed=listed)
 
 
 def show(bundle: Bundle, output: Output, console: Console, *, listed: bool = False) -> None:
