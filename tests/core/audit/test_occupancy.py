@@ -128,3 +128,9 @@ def test_replicas_are_no_gpus() -> None:
     found = only(picture(shared, pods=(pod("a", "n1", 3),)))
 
     assert (found.state.count, found.free) == (8, 5)
+
+
+def test_gpus_that_the_kubelet_withholds_are_taken_and_nobody_knows_which() -> None:
+    found = only(picture(replace(node(), allocatable=7), pods=(pod("a", "n1", (0,)),)))
+
+    assert (found.free, found.state.hidden) == (6, 1)

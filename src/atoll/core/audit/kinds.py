@@ -123,7 +123,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("UnreadableAnnotation", WARNING, "On {n} nodes annotations cannot be read",
          "what they declare holds for nobody", "write them as plain JSON"),
     Kind("NodeNotReady", WARNING, "{n} nodes with GPUs are not ready",
-         "their GPUs serve nobody, and what Atoll would give does not count them",
+         "the GPUs there serve nobody, and what Atoll would give does not count them",
          "look at the kubelet and at the network of these nodes", "kubectl get nodes"),
     Kind("AllocatableLow", WARNING, "{n} nodes can give fewer GPUs than they have",
          "unhealthy devices stay out until the plugin is restarted", "look at the plugin's log and at XID events"),

@@ -310,7 +310,9 @@ def _view(node: AuditNode, hardware: Hardware | None, held: Sequence[Held]) -> N
         return NodeView(node.name, state, (), tuple(holders))
     shape = hardware.shape
     free = shape.everything & ~taken & ~hardware.out
-    hidden = min(hidden + hardware.out_unnamed, free.bit_count())
+    # The kubelet tells how many GPUs it cannot give, and not which.
+    withheld = 0 if node.allocatable is None else max(0, hardware.usable - node.allocatable)
+    hidden = min(hidden + hardware.out_unnamed + withheld, free.bit_count())
     state = NodeState(
         shape, shape.count, max(0, hardware.usable - asked), free, hidden,
         out=hardware.out, out_note=hardware.out_note, enforced=True,
