@@ -310,3 +310,9 @@ def test_the_lists_of_two_machines_are_refused() -> None:
 def test_other_text_is_not_lspci(body: str) -> None:
     assert not lspci.recognises(text(body))
     assert lspci.read(text(body)) == ()
+
+
+def test_a_name_that_never_ends_is_cut() -> None:
+    (reading,) = lspci.read(text("-[0000:16]---00.0  NVIDIA Corporation" + "\t" * 500_000 + "x\n"))
+
+    assert [len(gpu.model or "") for gpu in reading.gpus or ()] == [400]

@@ -16,6 +16,7 @@ FUNCTIONS_MAX = 65_536
 WRAPPED_FROM = 60
 """A terminal narrower than this is not met; shorter lines are whole."""
 PIECES_MAX = 4
+NAME_MAX = 400
 
 REMEDY = "Save the output of `lspci -tv` to a file: copying may lose blanks or lines."
 
@@ -166,7 +167,8 @@ class _Reader:
                 rest = "" if behind else line[function.end() :]
                 if rest and not rest[0].isspace():
                     raise self._refusal(number, function.end(), quoted(rest))
-                self._add(Leaf(address, bus.root, bus.path, rest.strip(), behind is not None, number), at)
+                printed = rest.strip()[:NAME_MAX]
+                self._add(Leaf(address, bus.root, bus.path, printed, behind is not None, number), at)
                 if behind is None:
                     return
                 if len(bus.path) == DEPTH_MAX:
