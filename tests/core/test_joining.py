@@ -1,6 +1,7 @@
 """Readings of one node become one machine: who is who, who is believed, and what is told of the others."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -445,3 +446,37 @@ def test_two_captures_with_other_uuids_are_one_machine_that_contradicts_itself()
     machine = join("n1", [reading(Format.NVIDIA_SMI_LIST, *each) for each in gpus])
 
     assert (facts(machine), topology_of(machine).devices[0].uuid) == (["uuid"], A)
+
+
+def test_a_function_that_a_guest_gets_is_at_the_place_of_its_card() -> None:
+    card = SeenGpu("pf", pci_address="0000:1b:00.0", numa=0)
+    slice_ = SeenGpu("gpu-0", uuid=A, pci_address="0000:1b:02.0", physical="0000:1b:00.0", numa=0)
+
+    machine = join("n1", [reading(Format.LSPCI, card), reading(Format.RESOURCE_SLICE, slice_)])
+
+    assert [(device.uuid, device.pci_address) for device in topology_of(machine).devices] == [(A, "0000:1b:00.0")]
+    assert machine.disagreements == ()
+
+
+def test_partitions_of_one_card_are_one_gpu_on_what_they_have_in_common() -> None:
+    parts = tuple(
+        SeenGpu(f"card{n}", n, uuid=f"GPU-{n:08x}-1111-2222-3333-444444444444", pci_address="0000:1b:00.0",
+                partition="CPX/NPS4", numa=n // 2, model="MI300X")
+        for n in range(4)
+    )  # fmt: skip
+
+    machine = join(
+        "n1", [reading(Format.ROCM_SMI, *parts), reading(Format.AMD_SMI, replace(parts[0], partition="CPX"))]
+    )
+
+    device = topology_of(machine).devices[0]
+    assert (len(machine.gpus), device.index, device.numa, device.model) == (1, 0, 0, "MI300X")
+    assert facts(machine) == []
+
+
+def test_one_numa_node_holds_every_gpu_of_the_machine() -> None:
+    topo = reading(Format.NVIDIA_SMI_TOPO, SeenGpu("GPU0", 0))
+
+    machine = join("n1", [topo, Reading(Source(Format.NUMACTL, "numa.txt"), cpus=CpuLayout({0: 0xFF}, {0: 0}, 1))])
+
+    assert [(device.numa, device.socket) for device in topology_of(machine).devices] == [(0, 0)]

@@ -7,17 +7,22 @@ refused: one that its author blanked out, one that several GPUs bear, one that i
 import re
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 
 from atoll.core.reading import SeenGpu
 
 NAME_MIN = 8
 """Shorter names are numbers of a list ("0", "npu1") and not identities."""
 
+NAMES_KEPT = 1 << 14
+"""The same names are asked of many times while a node is joined."""
+
 _BLANKED = re.compile(r"\*|\.\.|…|x{4}|redact|mask|hidden|^n/?a$|unknown|not.supported", re.IGNORECASE)
 _HEX_UUID = re.compile(r"(gpu-)?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})", re.IGNORECASE)
 _ADDRESS = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.([0-7]))?", re.IGNORECASE)
 
 
+@lru_cache(maxsize=NAMES_KEPT)
 def plain_uuid(uuid: str) -> str:
     """A UUID in the spelling by which it is compared and granted: hex digits in lower case, others as they are."""
     found = _HEX_UUID.fullmatch(uuid.strip())
@@ -31,6 +36,7 @@ def is_masked(uuid: str) -> bool:
     return len(digits) < 2 or _BLANKED.search(body) is not None
 
 
+@lru_cache(maxsize=NAMES_KEPT)
 def is_name(uuid: str | None) -> bool:
     """Whether it could be an identity, apart from other GPUs bearing it too."""
     return uuid is not None and not is_masked(uuid) and sum(map(str.isalnum, uuid)) >= NAME_MIN
@@ -57,6 +63,7 @@ def repeated_uuids(gpus: Sequence[SeenGpu]) -> tuple[str, ...]:
     return tuple(borne)
 
 
+@lru_cache(maxsize=NAMES_KEPT)
 def plain_address(address: str) -> str:
     """A PCI address in the one spelling: 0000:17:00.0."""
     found = _ADDRESS.fullmatch(address.strip())

@@ -1,0 +1,52 @@
+"""What can name a GPU and what cannot."""
+
+import pytest
+
+from atoll.core.identity import is_masked, is_name, plain_address, plain_uuid, repeated_uuids, usable_uuids
+from atoll.core.reading import SeenGpu
+
+A = "GPU-aaaaaaaa-1111-2222-3333-444444444444"
+
+
+@pytest.mark.parametrize(
+    "uuid",
+    ["GPU-00000000-0000-0000-0000-000000000000", "GPU-XXXXXXXX-XXXX-XXXX-XXXX-XXXXXXXXXXXX", "GPU-1234xxxx-aaaa",
+     "GPU-12345678-...", "GPU-12345678-…", "GPU-****", "[redacted]", "N/A", "", "GPU-"],
+)  # fmt: skip
+def test_a_blanked_out_uuid_is_masked(uuid: str) -> None:
+    assert is_masked(uuid)
+    assert not is_name(uuid)
+
+
+@pytest.mark.parametrize(
+    "uuid", [A, "GPU-61a65011-6571-a6d2-5th8-66cbb6f7f9c3", "609288ee-d989-ba92-9de3-29a693c5b534"]
+)
+def test_a_uuid_is_a_name_whatever_its_letters(uuid: str) -> None:
+    assert is_name(uuid)
+
+
+@pytest.mark.parametrize("uuid", [None, "0", "npu1", "GPU-0"])
+def test_a_number_of_a_list_is_no_name(uuid: str | None) -> None:
+    assert not is_name(uuid)
+
+
+def test_case_does_not_distinguish_uuids() -> None:
+    assert plain_uuid(A.upper()) == A
+    assert plain_uuid("gpu-" + A[4:]) == A
+
+
+@pytest.mark.parametrize(
+    ("printed", "plain"),
+    [("00000000:3B:00.0", "0000:3b:00.0"), ("3b:00.0", "0000:3b:00.0"), ("00010000:3b:00.0", "10000:3b:00.0"),
+     ("0000:3b:00", "0000:3b:00.0"), ("elsewhere", "elsewhere")],
+)  # fmt: skip
+def test_a_pci_address_has_one_spelling(printed: str, plain: str) -> None:
+    assert plain_address(printed) == plain
+
+
+def test_a_uuid_at_two_addresses_is_repeated_and_at_one_it_is_not() -> None:
+    twice = [SeenGpu("a", uuid=A, pci_address="0000:17:00.0"), SeenGpu("b", uuid=A, pci_address="0000:17:00.0")]
+    apart = [SeenGpu("a", uuid=A, pci_address="0000:17:00.0"), SeenGpu("b", uuid=A, pci_address="0000:3b:00.0")]
+
+    assert (usable_uuids(twice), repeated_uuids(twice)) == ((A, A), ())
+    assert (usable_uuids(apart), repeated_uuids(apart)) == ((None, None), (A,))
