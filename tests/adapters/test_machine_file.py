@@ -67,6 +67,12 @@ REFUSED = {
     "a GPU that is no mapping": (HEAD + "gpus:\n- 7\n", 5, 3),
     "GPUs that are no list": (HEAD + "gpus: 7\n", 4, 7),
     "an unknown cell": (HEAD + GPUS + "pcie: |\n  X FOO\n  FOO X\n", 8, 5),
+    "an unknown cell below line breaks of YAML": (
+        HEAD + GPUS + "pcie: |\n  X \x85\u2028\u2029\x85 SYS\n  FOO X\n",
+        9,
+        3,
+    ),
+    "digits of another script": (HEAD + "gpus:\n- {index: \u0663}\n", 5, 11),
     "a short row": (HEAD + GPUS + "pcie: |\n  X PIX\n  PIX\n", 9, 3),
     "a missing row": (HEAD + GPUS + "pcie: |\n  X PIX\n", 7, 7),
     "an asymmetric matrix": (HEAD + GPUS + "pcie: |\n  X PIX\n  SYS X\n", 9, 3),

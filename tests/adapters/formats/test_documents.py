@@ -70,12 +70,13 @@ def test_json_that_cannot_be_trusted_is_refused_with_its_line(body: str, found: 
 def test_yaml_is_read_as_kubernetes_reads_it() -> None:
     body = (
         'a: 38:00.0\nb: 0000:17:00.0\nc: yes\nd: "yes"\ne: 010\nf: 0x1F\ng: 2025-10-07T07:15:15Z\nh: 1e3\ni: ~\n'
-        "j: 1_000\nk: 08\nl: 1.5\n1: |\n  x\n  y\nm: -7\nn: 190:20:30\n"
+        "j: 1_000\nk: 08\nl: 1.5\n1: |\n  x\n  y\nm: -7\nn: 190:20:30\no: 0o\np: 0\n"
     )
 
     assert values(body) == [
         {"a": "38:00.0", "b": "0000:17:00.0", "c": True, "d": "yes", "e": 8, "f": 31, "g": "2025-10-07T07:15:15Z",
-         "h": 1000, "i": None, "j": 1000, "k": 8, "l": 1.5, "1": "x\ny\n", "m": -7, "false": "190:20:30"}
+         "h": 1000, "i": None, "j": 1000, "k": 8, "l": 1.5, "1": "x\ny\n", "m": -7, "false": "190:20:30",
+         "o": "0o", "p": 0}
     ]  # fmt: skip
 
 

@@ -10,13 +10,14 @@ from typing import Any, Protocol
 import yaml
 
 from atoll.adapters.formats.text import DumpText
+from atoll.adapters.formats.yaml_text import ODD_BREAKS
 from atoll.core.errors import DumpError, quoted
 
 DEPTH_MAX = 8
 EVENTS_MAX = 20_000
 TEXT_MAX = 65_536
 
-_NUMBER = re.compile(r"-?\d{1,9}")
+_NUMBER = re.compile(r"-?[0-9]{1,9}")
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -36,7 +37,7 @@ def compose(text: DumpText) -> "Fields":
     Raises:
         DumpError: no YAML, or YAML beyond the bounds.
     """
-    body = "\n".join(text.lines)
+    body = ODD_BREAKS.sub(" ", "\n".join(text.lines))
     depth = 0
     try:
         for count, event in enumerate(yaml.parse(body, Loader=_LOADER)):

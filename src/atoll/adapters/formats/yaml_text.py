@@ -26,6 +26,9 @@ PROMPT = re.compile(
 )
 """A line of the terminal between outputs: the shell's prompt, or what kubectl says on its error output."""
 
+ODD_BREAKS = re.compile("[\x85\u2028\u2029]")
+"""What only YAML takes for the end of a line; as blanks they leave its lines those of the file."""
+
 _Event: TypeAlias = Any  # PyYAML gives the events of its C parser no type that knows their fields
 _Mark: TypeAlias = Any
 
@@ -36,7 +39,7 @@ _WORDS: dict[str, bool | None] = {
     **dict.fromkeys(["false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF", "n", "N"], False),
 }
 _NUMBER_STARTS = frozenset("+-.0123456789")
-_WHOLE = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]*|[1-9][0-9]*)")
+_WHOLE = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|0(?:[oO]?[0-7]+)?|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _NUMBER_MAX = 80
 _STRING_TAGS = frozenset({None, "!", "tag:yaml.org,2002:str"})
@@ -69,7 +72,7 @@ def yaml_values(name: str, body: str) -> list[tuple[Any, int, tuple[int, ...]]]:
     Raises:
         DumpError: broken or hostile YAML.
     """
-    cleaned = PROMPT.sub("---", body)
+    cleaned = ODD_BREAKS.sub(" ", PROMPT.sub("---", body))
     found: list[tuple[Any, int, tuple[int, ...]]] = []
     try:
         events = _bounded(name, yaml.parse(cleaned, Loader=_LOADER))
