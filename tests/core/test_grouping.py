@@ -156,3 +156,22 @@ def test_a_large_bundle_is_grouped_quickly() -> None:
     files += [file(f"{n}.yaml", Format.RESOURCE_SLICE, gpu(n), node=f"node-{n}") for n in range(3000)]
 
     assert len(grouped(*files)) == 3000
+
+
+def test_loose_files_that_are_named_alike_up_to_the_first_dot_belong_together() -> None:
+    files = (
+        file("n1.topo.txt", Format.NVIDIA_SMI_TOPO, *uuids("", "")),
+        file("n1.numactl.txt", Format.NUMACTL, cpus=NUMA),
+        file("n2.topo.txt", Format.NVIDIA_SMI_TOPO, *uuids("", "")),
+        file("n2.topo-again.txt", Format.NVIDIA_SMI_TOPO, *uuids("", "", "")),
+        file("n3.L.txt", Format.NVIDIA_SMI_LIST, *uuids(A)),
+        file("n3.q.txt", Format.NVIDIA_SMI_QUERY, SeenGpu("GPU0", 0, B)),
+    )
+
+    assert grouped(*files) == {
+        "n1.numactl.txt": ["n1.topo.txt", "n1.numactl.txt"],
+        "n2.topo.txt": ["n2.topo.txt"],
+        "n2.topo-again.txt": ["n2.topo-again.txt"],  # two of one kind
+        "n3.L.txt": ["n3.L.txt"],
+        "n3.q.txt": ["n3.q.txt"],  # other GPUs
+    }

@@ -1,9 +1,9 @@
 """Which files speak of which node.
 
 An object that names its node belongs to it, and a loose file to the host that it names. In a folder each subfolder is
-a node, unless its files contradict each other: then it is a collection, like loose files. Loose files meet at a usable
-UUID or at their PCI addresses; a file that fits several nodes stays alone and says so, and two captures of one kind
-are never one.
+a node, unless its files contradict each other: then it is a collection, like loose files. Loose files that are named
+alike up to the first dot (`n1.topo.txt`, `n1.lspci.txt`) belong together; the others meet at a usable UUID or at their
+PCI addresses. A file that fits several nodes stays alone and says so, and two captures of one kind are never one.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -136,6 +136,7 @@ def _agreeing(files: Sequence[FileReadings]) -> list[list[FileReadings]]:
 
 def _loose(files: Sequence[FileReadings]) -> list[Group]:
     """Loose files: each joins the one set that it shares GPUs with, those that name GPUs best first."""
+    files = _named_alike(files)
     sets: dict[str, list[FileReadings]] = {}
     places = _Places({})
     names = {id(file): _Names(file.readings) for file in files}
@@ -151,6 +152,21 @@ def _loose(files: Sequence[FileReadings]) -> list[Group]:
         sets[path] = [FileReadings(file.path, readings)]
         places.add(path, mine)
     return [(min(file.path for file in members), _all(members)) for members in sets.values()]
+
+
+def _named_alike(files: Sequence[FileReadings]) -> list[FileReadings]:
+    """Files of one stem as one, where each is of another kind and none contradicts another."""
+    stems: dict[str, list[FileReadings]] = {}
+    for file in files:
+        folder, slash, name = file.path.rpartition("/")
+        stems.setdefault(folder + slash + name.partition(".")[0], []).append(file)
+    found = []
+    for members in stems.values():
+        kinds = [{reading.source.format for reading in file.readings} for file in members]
+        distinct = sum(map(len, kinds)) == len(set().union(*kinds))
+        alike = len(members) > 1 and distinct and not _contradict([file.readings for file in members])
+        found += [FileReadings(min(file.path for file in members), _all(members))] if alike else members
+    return found
 
 
 def _all(files: Iterable[FileReadings]) -> tuple[Reading, ...]:
