@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 
+from atoll.adapters.catalogue import load
 from atoll.adapters.formats import resource_slice as slices
+from atoll.adapters.kube.codec_inventory import gpu_node_json
 from atoll.adapters.kube.codec_ledger import ledger_json
 from atoll.adapters.kube.survey.gather import Survey
 from atoll.core.audit.picture import AuditPod, Component, Picture, Role
+from atoll.core.facts import Inventory, Source
 from atoll.core.ledger import ContainerGrant, Grant, LedgerRecord, Owner, Part
 from atoll.core.lifecycle import State
 from atoll.core.reading import Format
@@ -362,3 +365,19 @@ def test_labels_that_are_not_kept_and_nodes_that_were_not_seen_leave_it_open_whe
 
     assert component("nvidia-device-plugin", unkept, node("n1")).nodes == ()
     assert component("nvidia-device-plugin", selecting("gpu", "on")).nodes == ()
+
+
+def test_nodes_of_one_model_share_what_they_have_in_common_whatever_the_server_adds_to_each():
+    def inventory(name: str) -> Json:
+        uid = f"5e3d0a7b-0000-4000-8000-0000000000{name[1:]:0>2}"
+        made = json.loads(gpu_node_json(Inventory(name, uid, Source.PUBLISHED, load("l40s-2x4", name))))
+        made["metadata"] |= {"resourceVersion": f"1{name[1:]}", "generation": int(name[1:])}
+        return {"kind": "GPUNode", **made}
+
+    first, second = picture(inventory("n1"), inventory("n2")).nodes
+
+    assert first.machine
+    assert second.machine
+    assert first.machine.topology.links is second.machine.topology.links
+    assert "n1" not in str(second)
+    assert [gpu.uuid for gpu in second.machine.gpus] == [str(each.uuid) for each in load("l40s-2x4", "n2").devices]

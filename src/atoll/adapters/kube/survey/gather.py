@@ -157,8 +157,11 @@ class Survey:
     def _add_config(self, config: wire.ConfigMap) -> None:
         self._configs[config.metadata.namespace, config.metadata.name] = config
 
-    def _keep_inventory(self, value: Value) -> None:
-        self.hardware.keep(text_at(value, "metadata", "name"), "GPUNode", msgspec.json.encode(value))
+    def _keep_inventory(self, value: dict[str, Value]) -> None:
+        """Only what it says of hardware: what the API server adds would tell every node from its like."""
+        name = text_at(value, "metadata", "name")
+        told = {"metadata": {"name": name}, "status": value.get("status")}
+        self.hardware.keep(name, "GPUNode", msgspec.json.encode(told))
 
     def _add_ledger(self, ledger: wire_atoll.RawLedger) -> None:
         record = record_of(ledger)

@@ -102,7 +102,8 @@ def _of(kind: str, value: bytes) -> Iterator[Reading]:
     if kind == "GPUNode":
         reading = inventory_reading(_inventory.decode(value))
         if reading is not None:
-            yield reading
+            # Named by its kind like the others, since all nodes of a model share the reading.
+            yield replace(reading, source=replace(reading.source, file=kind))
         return
     decoded = {"kind": kind, **msgspec.json.decode(value)}
     if kind == "Node":
