@@ -20,8 +20,8 @@ CASE ?=
 demo: venv  ## the real services on a simulated cluster, in seconds, with no Kubernetes
 	@$(BIN)/atoll demo
 
-check: static  ## under a minute: format, lint, types, layers, every test that needs no cluster and no browser
-	@$(PYTEST) -n 2 -m "not e2e and not browser"
+check: static  ## under a minute: format, lint, types, layers, every test that needs no cluster, no browser and no large file
+	@$(PYTEST) -n 2 -m "not e2e and not browser and not limits"
 
 # One pytest run over everything, so that its closing line counts everything.
 test: static realkube chromium  ## check + vectors + corpus + browser + samples of sim and fuzz + e2e; within 60 minutes on 2 cores
