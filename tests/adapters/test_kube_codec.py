@@ -17,7 +17,7 @@ from atoll.core.ledger import ContainerGrant, Grant, LedgerRecord, Lost, NodeMod
 from atoll.core.lifecycle import State
 from atoll.core.request import ContainerAsk, ContainerKind, Policy, ServiceClass
 from atoll.core.scope import Scope
-from atoll.core.topology import Device, Health, Nic, NodeTopology, PairLink, PcieLink
+from atoll.core.topology import Device, Health, LinkKind, Nic, NodeTopology, PairLink, PcieLink
 
 GPU = ("nvidia.com/gpu",)
 Json = dict[str, Any]
@@ -322,7 +322,7 @@ def topologies(draw: st.DrawFn) -> NodeTopology:
         )
         for position in range(count)
     )
-    pair = st.builds(PairLink, st.none() | st.sampled_from(PcieLink), number)
+    pair = st.builds(PairLink, st.none() | st.sampled_from(PcieLink), number, st.sampled_from(LinkKind))
     table = [[PairLink()] * count for _ in range(count)]
     for a in range(count):
         for b in range(a):

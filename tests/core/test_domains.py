@@ -150,3 +150,9 @@ def test_nvlink_tells_linked_from_unknown():
 
     assert graph.linked == sets({1}, {0}, set())
     assert graph.unknown == sets(set(), {2}, {1})
+
+
+def test_gpus_below_different_root_complexes_share_no_switch():
+    topology = node("? ?/?", pcie_root=["pci0000:16", "pci0000:16", "pci0000:97"])
+
+    assert domains_of(topology)[Scope.PCIE_SWITCH] == Domains(sets({0}, {2}), sets({1}))

@@ -152,10 +152,14 @@ def _blocks(count: int, evidence: Evidence, narrower: Iterable[int]) -> _Blocks:
 
 def _pcie_switch(topology: NodeTopology) -> Evidence:
     by_id = _same_id([device.pcie_switch for device in topology.devices])
+    by_root = _same_id([device.pcie_root for device in topology.devices])
 
     def evidence(a: int, b: int) -> bool | None:
         pcie = topology.links[a][b].pcie
-        return by_id(a, b) if pcie is None else pcie in SWITCH_LINKS
+        if pcie is not None:
+            return pcie in SWITCH_LINKS
+        together = by_id(a, b)
+        return False if together is None and by_root(a, b) is False else together  # a switch lies in one root
 
     return evidence
 

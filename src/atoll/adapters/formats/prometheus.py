@@ -8,8 +8,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from atoll.adapters.formats.objects import at, list_at, mapping_at, text_at, text_of
 from atoll.adapters.formats.text import DumpText
 from atoll.core.audit.picture import Metric
@@ -54,6 +52,9 @@ def read_metrics(text: DumpText) -> tuple[Metric, ...]:
 
 
 def _of_line(line: str) -> list[Metric]:
+    # Imported here: it costs a tenth of a second, and few files are metrics.
+    from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415
+
     return [
         Metric(sample.name, dict(sample.labels), float(sample.value))
         for family in text_string_to_metric_families(line + "\n")

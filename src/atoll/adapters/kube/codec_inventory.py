@@ -66,9 +66,9 @@ def status_of(inventory: Inventory) -> wire.GpuNodeStatus:
         source=Source(inventory.source),
         devices=tuple(_wire_device(device) for device in topology.devices),
         links=tuple(
-            wire.Link(a, b, topology.links[a][b].pcie, topology.links[a][b].nvlinks)
+            wire.Link(a, b, link.pcie, link.nvlinks, link.kind)
             for a, b in combinations(positions, 2)
-            if topology.links[a][b] != _NOTHING_KNOWN
+            if (link := topology.links[a][b]) != _NOTHING_KNOWN
         ),
         nics=tuple(
             wire.Nic(nic.name, nic.device, tuple(wire.NicLink(gpu, link) for gpu, link in enumerate(nic.links) if link))
@@ -110,7 +110,7 @@ def _links_of(links: tuple[wire.Link, ...], count: int) -> tuple[tuple[PairLink,
             raise ValueError(f"link {link.a}-{link.b} is not a pair a < b of {count} devices")
         if table[link.a][link.b] != _NOTHING_KNOWN:
             raise ValueError(f"link {link.a}-{link.b} is listed twice")
-        table[link.a][link.b] = table[link.b][link.a] = PairLink(link.pcie, link.nvlinks)
+        table[link.a][link.b] = table[link.b][link.a] = PairLink(link.pcie, link.nvlinks, link.kind)
     return tuple(map(tuple, table))
 
 

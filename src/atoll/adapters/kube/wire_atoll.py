@@ -14,7 +14,7 @@ from atoll.core.ledger import NodeMode
 from atoll.core.lifecycle import State
 from atoll.core.request import CONTAINERS_MAX, Policy, ServiceClass
 from atoll.core.scope import Scope
-from atoll.core.topology import Health, PcieLink
+from atoll.core.topology import Health, LinkKind, PcieLink
 
 GPUS_MAX = 64
 GRANTS_MAX = 512
@@ -154,6 +154,7 @@ class Link(Struct, frozen=True):
     b: Annotated[int, Meta(ge=0, lt=GPUS_MAX)]
     pcie: PcieLink | None = None
     nvlinks: Small | None = None
+    kind: LinkKind = LinkKind.NVLINK
 
 
 class NicLink(Struct, frozen=True):

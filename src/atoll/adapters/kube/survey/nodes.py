@@ -4,12 +4,13 @@ from sys import intern
 
 import msgspec
 
+from atoll.adapters.formats.known_topology import reading_of
 from atoll.adapters.kube import wire_atoll
 from atoll.adapters.kube.codec_inventory import inventory_of
 from atoll.adapters.kube.survey import wire
 from atoll.adapters.kube.survey.resources import concerns_gpus, counted, is_whole
 from atoll.core.audit.picture import AuditNode
-from atoll.core.reading import Format, Reading, SeenGpu, SeenNic, Source
+from atoll.core.reading import Format, Reading, Source
 
 LABELS_LEFT_OUT = "feature.node.kubernetes.io/"
 """Hundreds per node, and none of them about GPUs."""
@@ -79,31 +80,8 @@ def inventory_reading(node: wire_atoll.GpuNode) -> Reading | None:
     inventory = inventory_of(node)
     if inventory is None:
         return None
-    topology = inventory.topology
-    gpus = tuple(
-        SeenGpu(
-            f"GPU{device.index}",
-            index=device.index,
-            uuid=device.uuid,
-            pci_address=device.pci_address,
-            numa=device.numa,
-            numa_affinity=device.numa_affinity,
-            cpu_affinity=device.cpu_affinity,
-            pcie_root=device.pcie_root,
-            pcie_switch=device.pcie_switch,
-            socket=device.socket,
-            model=device.model,
-            memory_mib=device.memory_mib,
-            mig="Enabled" if device.mig else None,
-            health=device.health,
-        )
-        for device in topology.devices
-    )
-    nics = tuple(SeenNic(nic.name, nic.device, links=nic.links) for nic in topology.nics)
     source = Source(Format.GPU_NODE, f"GPUNode {inventory.node}")
-    return Reading(
-        source, node=inventory.node, gpus=gpus, links=topology.links, nics=nics if topology.nics_known else None
-    )
+    return reading_of(source, inventory.topology, inventory.node)
 
 
 def _whole(counts: dict[str, int], extra: tuple[str, ...]) -> int | None:
