@@ -126,7 +126,7 @@ FILES: dict[str, Callable[[], bytes]] = {
     "a huge number": lambda: b'{"kind":"Pod","a":' + b"9" * SIZE + b"}",
     "deep JSON": lambda: b"[" * SIZE,
     "YAML": lambda: b"kind: List\nitems:\n" + repeated(b"- kind: Pod\n  metadata: {name: a}\n"),
-    "YAML just small enough": lambda: b"kind: List\nitems:\n" + repeated(b"- kind: Pod\n  metadata: {name: a}\n", 15 << 20),
+    "YAML just small enough": lambda: b"kind: List\nitems:\n" + repeated(b"- kind: Pod\n  spec: {}\n", 15 << 20),
     "a YAML list": lambda: b"kind: Pod\na: [" + repeated(b"a,", 15 << 20) + b"]",
     "YAML documents": lambda: repeated(b"---\nkind: Pod\n", 12 << 20),
     "XML": lambda: XML + repeated(b'<object type="PU"/>\n') + b"</topology>",

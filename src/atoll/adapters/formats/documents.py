@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from atoll.adapters.formats.json_text import START, Value, embedded, json_values
+from atoll.adapters.formats.json_text import START, Value, embedded, json_values, too_much
+from atoll.adapters.formats.json_weight import Scale, TooMuchMemory
 from atoll.adapters.formats.text import TEXT_BYTES_MAX, DumpText
 from atoll.adapters.formats.yaml_text import PROMPT, yaml_values
 from atoll.core.errors import DumpError
@@ -20,6 +21,8 @@ YAML_MAX = 16 << 20
 """A million YAML values take seconds and hundreds of megabytes; the same objects as JSON a tenth of both."""
 
 HEAD_LINES = 200
+_YAML_GROWS = 12
+"""The values of YAML's shortest lists take so many times their text."""
 
 _YAML_START = re.compile(
     r"(?:---(?:\s|$)|%YAML|-\s|[\[{]|(?:\"[^\"\n]{1,317}\"|'[^'\n]{1,317}'|[\w./-]{1,317}):(?:\s|$))"
@@ -45,8 +48,8 @@ def looks_structured(text: DumpText) -> bool:
     return _json_first(head) or any(_OF_KUBERNETES.match(line) for line in head)
 
 
-def documents(text: DumpText) -> tuple[Document, ...]:
-    """All objects and arrays of the text.
+def documents(text: DumpText, scale: Scale | None = None) -> tuple[Document, ...]:
+    """All objects and arrays of the text. `scale` knows what was kept of others.
 
     Raises:
         DumpError: broken, too large, too deep, with a key twice, or without any document.
@@ -55,9 +58,11 @@ def documents(text: DumpText) -> tuple[Document, ...]:
     body = "\n".join(text.lines) if coloured else text.raw
     if _json_first(_head(text)):
         _check_size(text, len(body), JSON_MAX, "Split it by node or by kind.")
-        found = tuple(Document(value, line) for value, line in json_values(text.name, body))
+        found = tuple(Document(value, line) for value, line in json_values(text.name, body, scale))
     else:
         _check_size(text, len(body), YAML_MAX, "Save it with `-o json` instead of `-o yaml`.")
+        if scale is not None:
+            _weigh(text, body, scale)
         skipped = _before_yaml(text)
         body = "\n" * skipped + "\n".join(text.lines[skipped:]) if skipped else body
         found = tuple(Document(*value) for value in yaml_values(text.name, body))
@@ -113,6 +118,13 @@ def _before_yaml(text: DumpText) -> int:
         if _YAML_START.match(line.lstrip("\ufeff")) and not PROMPT.match(line):
             return at
     return 0
+
+
+def _weigh(text: DumpText, body: str, scale: Scale) -> None:
+    try:
+        scale.begin(body, _YAML_GROWS * len(body))
+    except TooMuchMemory:
+        raise too_much(text.name, body, 0) from None
 
 
 def _check_size(text: DumpText, size: int, most: int, remedy: str) -> None:

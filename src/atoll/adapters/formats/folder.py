@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from atoll.adapters.formats.documents import Document
+from atoll.adapters.formats.json_weight import Scale
 from atoll.adapters.formats.read import FileContent, UnknownFormatError, read_file
 from atoll.adapters.formats.text import FILE_BYTES_MAX, DumpFile
 from atoll.core.audit.picture import Blind
@@ -94,7 +95,7 @@ def read_files(files: Sequence[DumpFile], *, forgiving: bool = False) -> Bundle:
         if forgiving and len(files) > 1:
             reader.take(file)
         else:
-            reader.keep(file.name, read_file(file))
+            reader.keep(file.name, read_file(file, reader.scale))
     alone = one_node(reader.files)
     return reader.bundle(", ".join(file.name for file in files[:4]), [alone] if alone else collection(reader.files))
 
@@ -106,6 +107,7 @@ class _Reader:
     files: list[FileReadings] = field(default_factory=list)
     objects: list[Found] = field(default_factory=list)
     notes: list[Blind] = field(default_factory=list)
+    scale: Scale = field(default_factory=Scale)
     bytes_read: int = 0
     count: int = 0
 
@@ -124,7 +126,7 @@ class _Reader:
             self.note(file.name, "is empty", expected=True)
             return
         try:
-            content = read_file(file)
+            content = read_file(file, self.scale)
         except UnknownFormatError as unknown:
             self.note(_place(unknown), f"found {unknown.found}", expected=True)
             return
@@ -137,6 +139,8 @@ class _Reader:
         """Keep what a file says; its parts that were refused are noted."""
         for refused in content.refused:
             self.note(_place(refused), _why(refused), refused.remedy)
+        if content.objects:
+            self.scale.keep()
         self.objects += [Found(name, document) for document in content.objects]
         if content.readings or content.objects:
             self.files.append(FileReadings(name, content.readings))

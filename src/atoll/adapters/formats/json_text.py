@@ -49,9 +49,8 @@ def _no_constant(name: str) -> NoReturn:
 _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_constant)
 
 
-def _weighing(body: str) -> json.JSONDecoder:
+def _weighing(scale: Scale) -> json.JSONDecoder:
     """A decoder that gives up where the values of the text take too much memory."""
-    scale = Scale(body)
 
     def weighed(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = _object(pairs)
@@ -74,7 +73,7 @@ def embedded(text: object) -> Value:
     return _scrubbed(value) if _SURROGATE.search(text) else value
 
 
-def json_values(name: str, body: str) -> list[tuple[Any, int]]:
+def json_values(name: str, body: str, scale: Scale | None = None) -> list[tuple[Any, int]]:
     """Every object and array of the text with the line that it begins on.
 
     Raises:
@@ -83,10 +82,12 @@ def json_values(name: str, body: str) -> list[tuple[Any, int]]:
     found: list[tuple[Any, int]] = []
     at, line, counted = 0, 1, 0
     escaped = _SURROGATE.search(body) is not None
+    scale = scale or Scale()
     try:
-        decoder = _weighing(body)
+        scale.begin(body)
     except TooMuchMemory:
-        raise _too_much(name, body, 0) from None
+        raise too_much(name, body, 0) from None
+    decoder = _weighing(scale)
     while at < len(body):
         start = START.match(body, at)
         if start is None:
@@ -113,7 +114,7 @@ def _value(decoder: json.JSONDecoder, name: str, body: str, start: int) -> tuple
     try:
         value, end = decoder.raw_decode(body, start)
     except TooMuchMemory:
-        raise _too_much(name, body, start) from None
+        raise too_much(name, body, start) from None
     except json.JSONDecodeError as error:
         cut = not _MORE.search(body, error.pos)
         raise _refusal(
@@ -167,9 +168,9 @@ def _placed(name: str, body: str, start: int) -> DumpError:
     )
 
 
-def _too_much(name: str, body: str, at: int) -> DumpError:
+def too_much(name: str, body: str, at: int) -> DumpError:
     return _refusal(
-        name, body, at, found=f"values that take more than {MEMORY_MAX >> 20} MiB of memory",
+        name, body, at, found=f"values that take, with all before them, more than {MEMORY_MAX >> 20} MiB of memory",
         expected="objects of one cluster", remedy="Split it by node or by kind.",
     )  # fmt: skip
 

@@ -13,6 +13,7 @@ MEMORY_MAX = 860 << 20
 
 _EMPTY_OBJECT, _EMPTY_ARRAY = 64, 80
 _STRING, _NUMBER, _SLOT = 52, 32, 9
+_SHORT = 12  # so many characters for each quotation mark are in the sizes above
 _KEYS, _KEY = 8, 127  # the keys that an object has before it grows, and what a key of a larger one takes
 
 
@@ -21,12 +22,20 @@ class TooMuchMemory(Exception):
 
 
 class Scale:
-    """What is made of one text so far, in bytes."""
+    """What is made of a text so far, in bytes, and what was kept of texts before it."""
 
-    def __init__(self, body: str) -> None:
-        self._taken = 2 * sys.getsizeof(body) if body.isascii() else len(body) + sys.getsizeof(body)
-        self._taken += _least(body)
+    def __init__(self) -> None:
+        self._kept = self._text = self._taken = 0
+
+    def begin(self, body: str, least: int | None = None) -> None:
+        """Begin a text. `least` is what its values take, where that is known otherwise."""
+        self._text = len(body) + sys.getsizeof(body)  # the file's bytes are there too
+        self._taken = self._kept + self._text + (_least(body) if least is None else least)
         self.check()
+
+    def keep(self) -> None:
+        """The last text goes, and its values stay."""
+        self._kept, self._text = self._taken - self._text, 0
 
     def add(self, made: dict[str, Any]) -> None:
         """Count an object with its true size."""
@@ -46,8 +55,10 @@ def _least(body: str) -> int:
     objects, commas = body.count("{"), body.count(",")
     numbers = max(0, commas - strings)
     many_keys = max(0, keys - _KEYS * objects)
+    long = max(0, len(body) - _SHORT * body.count('"'))
     return (
-        objects * _EMPTY_OBJECT
+        long
+        + objects * _EMPTY_OBJECT
         + body.count("[") * _EMPTY_ARRAY
         + strings * _STRING
         + numbers * _NUMBER

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from atoll.adapters.formats import resource_slice
 from atoll.adapters.formats.documents import Document, Value, documents, items_of, looks_structured
+from atoll.adapters.formats.json_weight import Scale
 from atoll.adapters.formats.known_topology import reading_of
 from atoll.adapters.formats.machine_file import is_machine_file, parse_machine
 from atoll.adapters.formats.nvidia_smi.failures import find_failure
@@ -55,8 +56,8 @@ class FileContent:
     refused: tuple[DumpError, ...] = ()
 
 
-def read_file(file: DumpFile) -> FileContent:
-    """Read everything that is recognised in a file.
+def read_file(file: DumpFile, scale: Scale | None = None) -> FileContent:
+    """Read everything that is recognised in a file. `scale` knows what was kept of others.
 
     Raises:
         DumpError: nothing in it can be used.
@@ -66,7 +67,7 @@ def read_file(file: DumpFile) -> FileContent:
         return FileContent((reading_of(Source(Format.MACHINE_FILE, text.name), parse_machine(text)),))
     begins_xml = next((line for line in text.lines if line.strip()), "").lstrip("\ufeff \t").startswith("<")
     if not begins_xml and looks_structured(text):
-        return _structured(text)
+        return _structured(text, scale)
     found = text_formats(text)
     if not found and find_xml(text) is not None:
         return _xml(text)
@@ -103,10 +104,10 @@ def _xml(text: DumpText) -> FileContent:
     raise UnknownFormatError(text.name, root.line, 1, found=found, expected=expected)
 
 
-def _structured(text: DumpText) -> FileContent:
+def _structured(text: DumpText, scale: Scale | None) -> FileContent:
     """Objects; or text that only looks like some, where it is broken as objects and a reader of text knows it."""
     try:
-        found = documents(text)
+        found = documents(text, scale)
     except DumpError:
         forms = text_formats(text)
         if not forms:

@@ -28,7 +28,15 @@ def read_files(names: Sequence[str]) -> list[DumpFile]:
     """
     if names.count(STDIN) > 1:
         raise typer.BadParameter("standard input (-) can be given once")
-    return [DumpFile(name, _read(name)) for name in names]
+    files: list[DumpFile] = []
+    total = 0
+    for name in names:
+        files.append(DumpFile(name, _read(name)))
+        total += len(files[-1].content)
+        if total > FILE_BYTES_MAX and len(files) > 1:
+            found = f"more than {FILE_BYTES_MAX >> 20} MiB in {len(files)} files"
+            raise DumpError(name, 0, 0, found=found, expected="dumps of one node", remedy="Give their folder.")
+    return files
 
 
 def _read(name: str) -> bytes:
