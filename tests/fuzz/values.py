@@ -64,7 +64,7 @@ def _vary(value: Any, rng: Random) -> None:
 def _changed(value: Any, rng: Random) -> Any:
     places = list(_places(value))
     if not places:
-        return rng.choice(COLLECTIONS)
+        return _copy(rng.choice(COLLECTIONS))
     owner, key = rng.choice(places)
     old = owner[key]
     match rng.randrange(9):
@@ -132,12 +132,12 @@ def _repeat(owner: Any, key: Any, rng: Random) -> None:
     if isinstance(owner, list):
         owner[key:key] = [_copy(owner[key]) for _ in range(times)]
     else:
-        owner |= {f"{key}{number}": owner[key] for number in range(times)}
+        owner |= {f"{key}{number}": _copy(owner[key]) for number in range(times)}
 
 
 def _add(owner: Any, rng: Random) -> None:
-    new = rng.choice((*SCALARS, *COLLECTIONS))
+    new = _copy(rng.choice((*SCALARS, *COLLECTIONS)))
     if isinstance(owner, list):
-        owner.append(_copy(new))
+        owner.append(new)
     else:
         owner[rng.choice(("", "a", "0", "kind", "apiVersion", "items", "metadata", "nvidia.com/gpu"))] = new
