@@ -183,6 +183,14 @@ def test_a_gzip_bomb_is_refused_before_it_unfolds(monkeypatch: pytest.MonkeyPatc
     assert "unpacks to more" in answer(gzip.compress(b"\0" * (8 << 20)))
 
 
+def test_a_gzip_file_of_several_members_is_read_and_one_of_endless_members_refused() -> None:
+    half = len(LIST) // 2
+    parts = [gzip.compress(part.encode()) for part in (LIST[:half], "", LIST[half:] + "x" * 200_000 + "\n")]
+
+    assert answer(b"".join(parts)) == "read"
+    assert "members" in answer(gzip.compress(b"") * 30_000)
+
+
 EVIL = "\x1b]0;title\x07\x1b[2J\x9b31m\u202eevil\n\x7f"
 
 

@@ -22,6 +22,8 @@ LINES_MAX = 1_000_000
 
 HEAD_LINES = 200
 GZIP = b"\x1f\x8b"
+_WINDOW = 1 << 16
+_MEMBERS_MAX = 20_000  # bgzip makes one of every 64 KiB
 _BOMS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _STRAY_MAX = 100  # one of so many bytes may be no UTF-8; in a binary file far more are not
 
@@ -110,25 +112,30 @@ def unpacked(file: DumpFile) -> bytes:
     if not file.content.startswith(GZIP):
         return file.content
     parts: list[bytes] = []
-    rest, size = file.content, 0
+    whole, at, size = memoryview(file.content), 0, 0
     try:
-        while rest.startswith(GZIP):
+        for _ in range(_MEMBERS_MAX):
             member = zlib.decompressobj(wbits=31)
-            part = member.decompress(rest, FILE_BYTES_MAX + 1 - size)
-            size += len(part)
-            if size > FILE_BYTES_MAX:
-                raise DumpError(
-                    file.name, 0, 0, found=f"a gzip file that unpacks to more than {FILE_BYTES_MAX >> 20} MiB",
-                    expected="a packed dump",
-                )  # fmt: skip
+            while not member.eof and at < len(whole):
+                window = member.unconsumed_tail or whole[at : at + _WINDOW]
+                part = member.decompress(window, FILE_BYTES_MAX + 1 - size)
+                at += len(window) - len(member.unused_data) - len(member.unconsumed_tail)
+                size += len(part)
+                if size > FILE_BYTES_MAX:
+                    raise DumpError(
+                        file.name, 0, 0, found=f"a gzip file that unpacks to more than {FILE_BYTES_MAX >> 20} MiB",
+                        expected="a packed dump",
+                    )  # fmt: skip
+                parts.append(part)
             if not member.eof:
                 raise DumpError(file.name, 0, 0, found="a gzip file that ends early", expected="the whole file")
-            parts.append(part)
-            rest = member.unused_data
+            if whole[at : at + 2] != GZIP:
+                return b"".join(parts)
     except zlib.error as error:
         why = str(error).rpartition(": ")[2][:60]
         raise DumpError(file.name, 0, 0, found=f"a broken gzip file ({why})", expected="a packed dump") from None
-    return b"".join(parts)
+    found = f"a gzip file of more than {_MEMBERS_MAX:,} members"
+    raise DumpError(file.name, 0, 0, found=found, expected="a packed dump")
 
 
 def _check_size(name: str, content: bytes, structured: bytes) -> None:
