@@ -1,9 +1,9 @@
 """`atoll audit`: does this cluster break GPU islands, and what does its hardware really look like? It only reads."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 import yaml
 
@@ -61,6 +61,6 @@ def _print(report: Report, output: Output) -> None:
     if output in {Output.TABLE, Output.WIDE}:
         print_report(report, console, wide=output == Output.WIDE)
     elif output == Output.JSON:
-        typer.echo(json.dumps(document_of(report), indent=2))
+        typer.echo(msgspec.json.format(msgspec.json.encode(document_of(report)), indent=2))
     else:
         typer.echo(yaml.safe_dump(document_of(report), sort_keys=False), nl=False)

@@ -23,8 +23,11 @@ from atoll.core.tables import chooser_for
 from atoll.core.verdict import Fit, Placement, Refusal, Verdict
 
 USUAL_SIZES = (1, 2, 4, 8, 16)
+STATES_MAX = 16_384
+"""States of nodes that are remembered; most nodes of a large cluster share a few."""
 
 
+@lru_cache(maxsize=256)
 def wish(gpus: int) -> GpuRequest:
     """A pod of one container that asks for whole GPUs of one domain."""
     return GpuRequest((ContainerAsk("", gpus),), Policy.RESTRICTED, DEFAULT_SCOPES)
@@ -40,21 +43,26 @@ def sizes_of(occupancies: Iterable[Occupancy], asked: Iterable[int]) -> tuple[in
     return tuple(sorted({size for size in (*USUAL_SIZES, *asked) if 0 < size <= largest}))
 
 
-def slots_of(occupancy: Occupancy, sizes: Iterable[int]) -> tuple[SlotsView, ...]:
+def slots_of(occupancy: Occupancy, sizes: tuple[int, ...]) -> tuple[SlotsView, ...]:
     """How many pods of each size fit whole at once on the node, empty and now."""
-    shape = occupancy.shape
+    shape, state = occupancy.shape, occupancy.state
     if shape is None:
         return ()
-    state, told = occupancy.state, occupancy.told
-    usable = shape.everything & ~state.out
+    return _slots_of(shape, shape.everything & ~state.out, state.free if occupancy.told else None, state.hidden, sizes)
+
+
+@lru_cache(maxsize=STATES_MAX)
+def _slots_of(
+    shape: Shape, usable: int, free: int | None, hidden: int, sizes: tuple[int, ...]
+) -> tuple[SlotsView, ...]:
     return tuple(
-        SlotsView(size, slots(shape, usable, size), slots(shape, state.free, size, state.hidden) if told else None)
+        SlotsView(size, slots(shape, usable, size), None if free is None else slots(shape, free, size, hidden))
         for size in sizes
         if size <= shape.count
     )
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=STATES_MAX)
 def slots(shape: Shape, free: int, size: int, hidden: int = 0) -> int:
     """How many disjoint sets of `size` are right in every possible topology, however `hidden` GPUs of `free` are taken.
 

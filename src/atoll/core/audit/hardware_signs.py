@@ -2,26 +2,31 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from itertools import combinations
 
 from atoll.core.audit.findings import Sign
 from atoll.core.audit.kinds import KINDS
+from atoll.core.audit.models import Model
 from atoll.core.audit.occupancy import Occupancy
 from atoll.core.audit.report import Severity
 from atoll.core.audit.sections import disagreement_in_words, ranges
 from atoll.core.gpuset import positions
 from atoll.core.id_list import id_mask
+from atoll.core.machine import Machine
 from atoll.core.reading import Zone
 from atoll.core.scope import Scope
 from atoll.core.shape import Shape, linked_sets
 from atoll.core.topology import Health, NodeTopology, PairLink, PcieLink
 
+MODELS_MAX = 4096
 LARGE = 4
 """The size from which pods are Restricted by default; islands below it are small."""
 NEAR = frozenset({PcieLink.PIX, PcieLink.PXB})
 _KNOWN = {kind.code for kind in KINDS}
 
-Check = Callable[[Occupancy, NodeTopology, Shape], Iterator[str]]
+Check = Callable[[NodeTopology, Shape], Iterator[str]]
+NodeCheck = Callable[[Machine, NodeTopology, Shape], Iterator[str]]
 
 
 def hardware_signs(occupancy: Occupancy) -> Iterator[Sign]:
@@ -41,12 +46,21 @@ def hardware_signs(occupancy: Occupancy) -> Iterator[Sign]:
         yield Sign("SourcesDisagree", disagreement_in_words(each), node.name, weight=max(1, len(each.gpus)))
     if machine.zones and occupancy.topology is None:
         yield from _zones(node.name, machine.zones)
-    topology, shape = occupancy.topology, occupancy.shape
-    if topology is None or shape is None:
+    topology, shape, model = occupancy.topology, occupancy.shape, occupancy.model
+    if topology is None or shape is None or model is None:
         return
-    for kind, check in CHECKS:
-        for detail in check(occupancy, topology, shape):
+    for kind, detail in _of_model(model):
+        yield Sign(kind, detail, node.name, weight=shape.count)
+    for kind, check in NODE_CHECKS:
+        for detail in check(machine, topology, shape):
             yield Sign(kind, detail, node.name, weight=shape.count)
+
+
+@lru_cache(maxsize=MODELS_MAX)
+def _of_model(model: Model) -> tuple[tuple[str, str], ...]:
+    """(kind, what was seen) of all nodes of a model."""
+    topology, shape = model.topology, model.hardware.shape
+    return tuple((kind, detail) for kind, check in CHECKS for detail in check(topology, shape))
 
 
 def _zones(name: str, zones: tuple[Zone, ...]) -> Iterator[Sign]:
@@ -60,18 +74,17 @@ def _zones(name: str, zones: tuple[Zone, ...]) -> Iterator[Sign]:
         yield Sign("CountsOnly", f"{resource}: {', '.join(told)}", name)
 
 
-def _unhealthy(_: Occupancy, topology: NodeTopology, __: Shape) -> Iterator[str]:
+def _unhealthy(topology: NodeTopology, _: Shape) -> Iterator[str]:
     for health in (Health.LOST, Health.UNHEALTHY):
         gpus = [device.index for device in topology.devices if device.health is health]
         if gpus:
             yield f"GPU {ranges(gpus)} {'is' if len(gpus) == 1 else 'are'} {health.lower()}"
 
 
-def _mig(occupancy: Occupancy, topology: NodeTopology, shape: Shape) -> Iterator[str]:
+def _mig(machine: Machine, topology: NodeTopology, shape: Shape) -> Iterator[str]:
     split = [device.index for device in topology.devices if device.mig]
     if split:
-        gpus = occupancy.node.machine.gpus if occupancy.node.machine else ()
-        profiles = Counter(mig.profile for gpu in gpus for mig in gpu.mig_devices if mig.profile)
+        profiles = Counter(mig.profile for gpu in machine.gpus for mig in gpu.mig_devices if mig.profile)
         whole = shape.count - len(split)
         verb = "is" if len(split) == 1 else "are"
         yield f"GPU {ranges(split)} of {shape.count} {verb} split into MIG devices, {whole} whole{_profiles(profiles)}"
@@ -81,7 +94,7 @@ def _profiles(profiles: Counter[str]) -> str:
     return f" ({', '.join(f'{n} × {profile}' for profile, n in sorted(profiles.items()))})" if profiles else ""
 
 
-def _numa_unknown(_: Occupancy, topology: NodeTopology, shape: Shape) -> Iterator[str]:
+def _numa_unknown(topology: NodeTopology, shape: Shape) -> Iterator[str]:
     domains = shape.domains(Scope.NUMA_NODE)
     if shape.count > 1 and domains.open and len(domains.open) + len(domains.closed) > 1:
         open_ = [n for block in domains.open for n in positions(block)]
@@ -91,7 +104,7 @@ def _numa_unknown(_: Occupancy, topology: NodeTopology, shape: Shape) -> Iterato
         yield f"the NUMA node of GPU {ranges(index)} is unknown: {why}"
 
 
-def _links_contradict_numa(_: Occupancy, topology: NodeTopology, shape: Shape) -> Iterator[str]:
+def _links_contradict_numa(topology: NodeTopology, shape: Shape) -> Iterator[str]:
     """SYS means another NUMA node, so two GPUs of one NUMA node or one CPU list cannot be SYS apart."""
     devices = topology.devices
     lists = [id_mask(device.cpu_affinity) for device in devices]
@@ -110,13 +123,13 @@ def _links_contradict_numa(_: Occupancy, topology: NodeTopology, shape: Shape) -
         yield f"{pair}{more} are SYS apart, which means two NUMA nodes, and report one {same}"
 
 
-def _small(_: Occupancy, __: NodeTopology, shape: Shape) -> Iterator[str]:
+def _small(_: NodeTopology, shape: Shape) -> Iterator[str]:
     sizes = _numa_sizes(shape)
     if sizes and shape.count >= LARGE and max(sizes) < LARGE and len(sizes) > 1:
         yield f"{shape.count} GPUs lie on {len(sizes)} NUMA nodes of {_sizes(sizes)}: none holds {LARGE}"
 
 
-def _uneven(_: Occupancy, __: NodeTopology, shape: Shape) -> Iterator[str]:
+def _uneven(_: NodeTopology, shape: Shape) -> Iterator[str]:
     sizes = _numa_sizes(shape)
     if len(set(sizes)) > 1:
         yield f"the NUMA islands hold {_sizes(sizes)} GPUs"
@@ -131,7 +144,7 @@ def _sizes(sizes: list[int]) -> str:
     return str(sizes[0]) if len(set(sizes)) == 1 else " + ".join(map(str, sizes))
 
 
-def _links_across(_: Occupancy, topology: NodeTopology, shape: Shape) -> Iterator[str]:
+def _links_across(topology: NodeTopology, shape: Shape) -> Iterator[str]:
     """Only where some pairs are linked: through a switch that joins all, the distance is the same everywhere."""
     linked = [pair for pair in combinations(range(shape.count), 2) if shape.nvlink.linked[pair[0]] >> pair[1] & 1]
     if not linked or len(linked) == shape.count * (shape.count - 1) // 2:
@@ -153,7 +166,7 @@ def _in(blocks: tuple[int, ...], position: int) -> bool:
     return any(block >> position & 1 for block in blocks)
 
 
-def _links_inside(_: Occupancy, topology: NodeTopology, shape: Shape) -> Iterator[str]:
+def _links_inside(topology: NodeTopology, shape: Shape) -> Iterator[str]:
     """Some pairs of an island are linked and some are not; no link leaves it."""
     linked = shape.nvlink.linked
     groups = [mask for mask in linked_sets(linked) if mask.bit_count() > 1]
@@ -170,7 +183,7 @@ def _links_inside(_: Occupancy, topology: NodeTopology, shape: Shape) -> Iterato
         yield f"of the NUMA islands only {words} {'is' if len(groups) == 1 else 'are'} linked directly"
 
 
-def _unseparated(_: Occupancy, topology: NodeTopology, shape: Shape) -> Iterator[str]:
+def _unseparated(topology: NodeTopology, shape: Shape) -> Iterator[str]:
     domains = shape.domains(Scope.NUMA_NODE)
     groups = [mask for mask in linked_sets(shape.nvlink.linked) if mask.bit_count() > 1]
     if shape.count > 2 and domains.closed == (shape.everything,) and len(groups) > 1:
@@ -179,7 +192,7 @@ def _unseparated(_: Occupancy, topology: NodeTopology, shape: Shape) -> Iterator
         yield f"all {shape.count} GPUs report one NUMA node, and direct links form {words}"
 
 
-def _ring(_: Occupancy, topology: NodeTopology, shape: Shape) -> Iterator[str]:
+def _ring(topology: NodeTopology, shape: Shape) -> Iterator[str]:
     for block in shape.domains(Scope.PCIE_SWITCH).closed + shape.domains(Scope.PCIE_SWITCH).open:
         far = [
             (a, b)
@@ -191,9 +204,8 @@ def _ring(_: Occupancy, topology: NodeTopology, shape: Shape) -> Iterator[str]:
             yield f"GPU {a} and GPU {b} are {topology.links[far[0][0]][far[0][1]].pcie} apart, though near by steps"
 
 
-def _peer_to_peer(occupancy: Occupancy, _: NodeTopology, shape: Shape) -> Iterator[str]:
-    machine = occupancy.node.machine
-    for source, table in machine.tables if machine else ():
+def _peer_to_peer(machine: Machine, _: NodeTopology, shape: Shape) -> Iterator[str]:
+    for source, table in machine.tables:
         if "p2p" not in source.format.lower() and "p2p" not in table.name.lower():
             continue
         cells = [
@@ -209,7 +221,7 @@ def _peer_to_peer(occupancy: Occupancy, _: NodeTopology, shape: Shape) -> Iterat
             return
 
 
-def _interleaved(_: Occupancy, topology: NodeTopology, shape: Shape) -> Iterator[str]:
+def _interleaved(topology: NodeTopology, shape: Shape) -> Iterator[str]:
     domains = shape.domains(Scope.NUMA_NODE)
     for block in domains.closed if len(domains.closed) > 1 else ():
         index = [topology.devices[n].index for n in positions(block)]
@@ -218,7 +230,7 @@ def _interleaved(_: Occupancy, topology: NodeTopology, shape: Shape) -> Iterator
             return
 
 
-def _masked_pcie(_: Occupancy, topology: NodeTopology, shape: Shape) -> Iterator[str]:
+def _masked_pcie(topology: NodeTopology, shape: Shape) -> Iterator[str]:
     pairs = list(combinations(range(shape.count), 2))
     hidden = [pair for pair in pairs if _masked(topology.links[pair[0]][pair[1]])]
     if hidden and shape.domains(Scope.PCIE_SWITCH).open:
@@ -233,15 +245,14 @@ def _word(topology: NodeTopology, pair: tuple[int, int]) -> str:
     return str(topology.links[pair[0]][pair[1]])
 
 
-def _roots_apart(_: Occupancy, __: NodeTopology, shape: Shape) -> Iterator[str]:
+def _roots_apart(_: NodeTopology, shape: Shape) -> Iterator[str]:
     domains = shape.domains(Scope.PCIE_ROOT)
     if shape.count > 2 and domains.known and all(block.bit_count() == 1 for block in domains.closed):
         yield f"each of the {shape.count} GPUs has a PCIe root of its own"
 
 
-def _nics_far(occupancy: Occupancy, topology: NodeTopology, shape: Shape) -> Iterator[str]:
-    machine = occupancy.node.machine
-    roots = {nic.pcie_root for nic in (machine.nics if machine else ()) if nic.pcie_root}
+def _nics_far(machine: Machine, topology: NodeTopology, shape: Shape) -> Iterator[str]:
+    roots = {nic.pcie_root for nic in machine.nics if nic.pcie_root}
     by_switch = {n for nic in topology.nics for n, link in enumerate(nic.links) if link in NEAR}
     by_root = {n for nic in topology.nics for n, link in enumerate(nic.links) if link is PcieLink.PHB}
     by_root |= by_switch | {n for n, device in enumerate(topology.devices) if device.pcie_root in roots}
@@ -252,37 +263,37 @@ def _nics_far(occupancy: Occupancy, topology: NodeTopology, shape: Shape) -> Ite
             return
 
 
-def _minors(occupancy: Occupancy, _: NodeTopology, __: Shape) -> Iterator[str]:
-    machine = occupancy.node.machine
-    gpus = machine.gpus if machine else ()
-    known = [(gpu.index, gpu.minor) for gpu in gpus if gpu.index is not None and gpu.minor is not None]
+def _minors(machine: Machine, _: NodeTopology, __: Shape) -> Iterator[str]:
+    known = [(gpu.index, gpu.minor) for gpu in machine.gpus if gpu.index is not None and gpu.minor is not None]
     if any(index != minor for index, minor in known):
         yield f"indices 0, 1, … have minor numbers {', '.join(str(minor) for _, minor in sorted(known))}"
 
 
-def _no_uuids(occupancy: Occupancy, topology: NodeTopology, _: Shape) -> Iterator[str]:
-    machine = occupancy.node.machine
-    printed = any(gpu.uuid or gpu.unique_id for gpu in (machine.gpus if machine else ()))
+def _no_uuids(machine: Machine, topology: NodeTopology, _: Shape) -> Iterator[str]:
+    printed = any(gpu.uuid or gpu.unique_id for gpu in machine.gpus)
     if not printed and not any(device.uuid for device in topology.devices):
         yield "no source lists UUIDs"
 
 
 CHECKS: tuple[tuple[str, Check], ...] = (
     ("GpuUnhealthy", _unhealthy),
-    ("MigSplit", _mig),
     ("NumaUnknown", _numa_unknown),
     ("LinksContradictNuma", _links_contradict_numa),
     ("IslandsSmall", _small),
     ("IslandsUneven", _uneven),
     ("LinksAcrossIslands", _links_across),
     ("ClosureNotClique", _ring),
-    ("PeerToPeerMissing", _peer_to_peer),
     ("InterleavedIndices", _interleaved),
     ("PcieMasked", _masked_pcie),
     ("UnseparatedNuma", _unseparated),
     ("LinksInsideIslands", _links_inside),
     ("RootsApart", _roots_apart),
+)
+NODE_CHECKS: tuple[tuple[str, NodeCheck], ...] = (
+    ("MigSplit", _mig),
+    ("PeerToPeerMissing", _peer_to_peer),
     ("NicsFar", _nics_far),
     ("MinorOrder", _minors),
     ("UuidsUnknown", _no_uuids),
 )
+"""What depends on more than the topology."""

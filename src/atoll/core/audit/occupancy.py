@@ -7,25 +7,22 @@ the recorded ids say something else.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
+from atoll.core.audit.models import Model, Models
 from atoll.core.audit.picture import AuditNode, AuditPod, Picture
-from atoll.core.books import Hardware, hardware_of
-from atoll.core.facts import Inventory, NodeConfig
-from atoll.core.facts import Source as InventorySource
+from atoll.core.books import Hardware
 from atoll.core.gpuset import mask_of, positions
 from atoll.core.identity import plain_uuid
 from atoll.core.ledger import Owner
 from atoll.core.machine import Machine
 from atoll.core.node_state import NodeState
 from atoll.core.reading import TRUST, Format, SeenAllocation, Source
-from atoll.core.shape import Shape, canonical
+from atoll.core.shape import Shape
 from atoll.core.topology import Device, NodeTopology, PairLink
 from atoll.core.view import Holder, NodeView
 
 NO_TOPOLOGY_KEYS = frozenset({"", "-1", "unknown"})
 """NUMA keys of a checkpoint that name no node."""
-MODELS_MAX = 4096
 _GPU_LABELS = ("nvidia.com/gpu.", "amd.com/gpu.")
 LASTING = frozenset({Format.KUBELET_CHECKPOINT})
 """Records that outlive their pods: the kubelet removes ended ones lazily."""
@@ -59,14 +56,14 @@ class Occupancy:
 
     Attributes:
         hardware: shape and UUIDs by position; None where the GPUs are not known.
-        topology: by the same positions as the shape. model: the same without names.
+        topology: by the same positions as the shape. model: what it shares with others of its kind.
         told: whether anything says who holds GPUs here; without it nothing counts as free or taken.
         stale: records of pods that are gone.
     """
 
     node: AuditNode
     topology: NodeTopology | None
-    model: NodeTopology | None
+    model: Model | None
     hardware: Hardware | None
     view: NodeView
     held: tuple[Held, ...]
@@ -103,8 +100,9 @@ def occupancies(picture: Picture) -> tuple[Occupancy, ...]:
         if pod.holds and pod.gpus:
             by_node.setdefault(pod.node, []).append(pod)
     resources = frozenset(picture.gpu_resources)
+    models = Models()
     return tuple(
-        _occupancy(node, by_node.get(node.name, ()), known if picture.pods_seen else None, resources)
+        _occupancy(node, by_node.get(node.name, ()), known if picture.pods_seen else None, resources, models)
         for node in picture.nodes
         if node.name in by_node or _may_have_gpus(node)
     )
@@ -126,14 +124,14 @@ def _occupancy(
     pods: Sequence[AuditPod],
     known: set[str] | None,
     resources: frozenset[str],
+    models: Models,
 ) -> Occupancy:
     """`known` are the pods that exist, by UID and by name, None where no pods were seen."""
     topology = _topology_of(node.machine, resources)
     hardware, model = None, None
     if topology is not None:
-        topology = canonical(topology)
-        model = model_of(topology)
-        hardware = replace(_hardware(model), uuids=tuple(device.uuid for device in topology.devices))
+        topology, model = models.of(topology)
+        hardware = replace(model.hardware, uuids=tuple(device.uuid for device in topology.devices))
     lookup = _Lookup.of(hardware, node.machine)
     records = _records(node.machine, resources, lookup)
     held: list[Held] = []
@@ -147,17 +145,6 @@ def _occupancy(
     told = known is not None or bool(node.machine and (node.machine.allocations or node.machine.registered))
     view = _view(node, hardware, held)
     return Occupancy(node, topology, model, hardware, view, tuple(held), told, stale)
-
-
-def model_of(topology: NodeTopology) -> NodeTopology:
-    """The topology without names: equal for all nodes of one model, so that what follows from it is computed once."""
-    devices = (replace(gpu, uuid=gpu.uuid and f"#{n}") for n, gpu in enumerate(topology.devices))
-    return topology.with_devices(tuple(devices))
-
-
-@lru_cache(maxsize=MODELS_MAX)
-def _hardware(model: NodeTopology) -> Hardware:
-    return hardware_of(Inventory("", "", InventorySource.PUBLISHED, model), NodeConfig())
 
 
 def _topology_of(machine: Machine | None, resources: frozenset[str]) -> NodeTopology | None:

@@ -10,6 +10,7 @@ from functools import lru_cache
 from itertools import combinations
 
 from atoll.core.audit.fragments import is_split, slots_of, span_of
+from atoll.core.audit.models import Model
 from atoll.core.audit.occupancy import Held, Occupancy
 from atoll.core.audit.report import (
     AuditedNode,
@@ -24,7 +25,6 @@ from atoll.core.id_list import id_text
 from atoll.core.machine import Disagreement, Machine
 from atoll.core.scope import CHAIN, Scope
 from atoll.core.shape import Shape
-from atoll.core.topology import NodeTopology
 from atoll.core.unknowns import unknowns_of
 
 ISLAND_SCOPES = (Scope.NUMA_NODE, Scope.NVLINK, Scope.PCIE_SWITCH, Scope.PCIE_ROOT)
@@ -57,7 +57,7 @@ def _islands(shape: Shape, scope: Scope) -> tuple[Island, ...]:
 
 def section_of(
     occupancy: Occupancy,
-    sizes: Iterable[int],
+    sizes: tuple[int, ...],
     beside: Mapping[str, tuple[str, ...]],
     facts: tuple[tuple[str, str], ...],
 ) -> AuditedNode:
@@ -169,9 +169,9 @@ def _unknown(occupancy: Occupancy) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=4096)
-def _unknown_of(model: NodeTopology) -> tuple[str, ...]:
+def _unknown_of(model: Model) -> tuple[str, ...]:
     return tuple(
-        f"{each.fact} of GPU {ranges(each.gpus)}: {each.matters}; {each.remedy}" for each in unknowns_of(model)
+        f"{each.fact} of GPU {ranges(each.gpus)}: {each.matters}; {each.remedy}" for each in unknowns_of(model.topology)
     )
 
 
