@@ -3,7 +3,7 @@
 import pytest
 
 from atoll.adapters.catalogue import load
-from atoll.adapters.formats.machine_file import render_machine
+from atoll.adapters.formats.machine.machine_file import render_machine
 from atoll.adapters.formats.nvidia_smi.render import render_list, render_matrix
 from atoll.adapters.formats.read import DumpFile, read_topology
 from atoll.core.errors import DumpError

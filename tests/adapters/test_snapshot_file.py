@@ -8,8 +8,8 @@ import pytest
 from atoll.adapters.snapshot_file import is_snapshot, lines_of, load, save
 from atoll.core.audit.picture import AuditEvent, Blind, Component, Metric, Role
 from atoll.core.errors import AtollError, DumpError
-from atoll.core.machine import Disagreement, SeenRemark
-from atoll.core.reading import CpuLayout, Format, LinkTable, Remark, Source
+from atoll.core.evidence.machine import Disagreement, SeenRemark
+from atoll.core.evidence.reading import CpuLayout, Format, LinkTable, Remark, Source
 from tests.core.audit.pictures import node, picture, pod
 
 WHO = Source(Format.LSPCI, "lspci.txt", 7)

@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from atoll.adapters.catalogue import load
-from atoll.adapters.formats import resource_slice as slices
+from atoll.adapters.formats.cluster import resource_slice as slices
 from atoll.adapters.kube.codec_inventory import gpu_node_json
 from atoll.adapters.kube.codec_ledger import ledger_json
 from atoll.adapters.kube.survey.gather import Survey
 from atoll.core.audit.picture import AuditPod, Component, Picture, Role
+from atoll.core.evidence.reading import Format
 from atoll.core.facts import Inventory, Source
 from atoll.core.ledger import ContainerGrant, Grant, LedgerRecord, Owner, Part
 from atoll.core.lifecycle import State
-from atoll.core.reading import Format
 from atoll.core.request import Policy
 from tests.adapters.survey_objects import daemon_set, event, gpu_uuid, node, pod, resource_slice
 
@@ -367,7 +367,7 @@ def test_labels_that_are_not_kept_and_nodes_that_were_not_seen_leave_it_open_whe
     assert component("nvidia-device-plugin", selecting("gpu", "on")).nodes == ()
 
 
-def test_nodes_of_one_model_share_what_they_have_in_common_whatever_the_server_adds_to_each():
+def test_nodes_of_one_model_share_what_is_equal_whatever_the_server_adds_to_each():
     def inventory(name: str) -> Json:
         uid = f"5e3d0a7b-0000-4000-8000-0000000000{name[1:]:0>2}"
         made = json.loads(gpu_node_json(Inventory(name, uid, Source.PUBLISHED, load("l40s-2x4", name))))

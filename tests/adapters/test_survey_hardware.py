@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
-from atoll.adapters.formats import resource_slice as slices
+from atoll.adapters.formats.cluster import resource_slice as slices
 from atoll.adapters.kube.survey.hardware import Hardware
-from atoll.core.joining import join
-from atoll.core.machine import Machine
+from atoll.core.evidence.joining import join
+from atoll.core.evidence.machine import Machine
 from tests.adapters.survey_objects import gpu_uuid, resource_slice
 
 Json = dict[str, Any]

@@ -13,7 +13,7 @@ from atoll.adapters.kube.manifests import audit_rules
 from atoll.adapters.kube.survey import live
 from atoll.adapters.kube.survey.live import survey
 from atoll.core.audit.picture import AuditNode, Picture
-from atoll.core.reading import Format
+from atoll.core.evidence.reading import Format
 from tests.adapters.api_double import Double
 from tests.adapters.survey_objects import daemon_set, event, gpu_uuid, node, pod, resource_slice
 

@@ -15,7 +15,7 @@ from atoll.adapters.formats.folder import Bundle
 from atoll.adapters.formats.nvidia_smi.render import render_matrix
 from atoll.cli.app import main
 from atoll.cli.topology.show import Output, show
-from atoll.core.machine import Machine
+from atoll.core.evidence.machine import Machine
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:

@@ -9,7 +9,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from atoll.core.anonymize import RULES, Kind, anonymized
 from atoll.core.audit.audit import audit
 from atoll.core.audit.picture import AuditEvent, Picture
-from atoll.core.reading import Format, Remark, SeenAllocation, Source
+from atoll.core.evidence.reading import Format, Remark, SeenAllocation, Source
 from atoll.core.topology import NodeTopology, PairLink
 from tests.core.audit.pictures import node, picture, pod, record, uuid
 
@@ -84,7 +84,7 @@ def test_names_are_replaced_consistently_so_that_the_audit_says_the_same() -> No
 
 
 def test_sentences_of_ours_keep_their_words_and_lose_the_names() -> None:
-    from atoll.core.machine import SeenRemark  # noqa: PLC0415
+    from atoll.core.evidence.machine import SeenRemark  # noqa: PLC0415
 
     told = SeenRemark(Source(Format.SYSFS, "f"), Remark("MaskedUUID", f"{uuid('n1', 1)} on n1 is masked"))
 

@@ -1,7 +1,7 @@
 """Which files of a folder are one node."""
 
-from atoll.core.grouping import FileReadings, group
-from atoll.core.reading import CpuLayout, Format, Reading, SeenGpu, Source
+from atoll.core.evidence.grouping import FileReadings, group
+from atoll.core.evidence.reading import CpuLayout, Format, Reading, SeenGpu, Source
 
 A = "GPU-aaaaaaaa-1111-2222-3333-444444444444"
 B = "GPU-bbbbbbbb-1111-2222-3333-444444444444"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from atoll.core.identity import is_masked, is_name, plain_address, plain_uuid, repeated_uuids, usable_uuids
-from atoll.core.reading import SeenGpu
+from atoll.core.evidence.identity import is_masked, is_name, plain_address, plain_uuid, repeated_uuids, usable_uuids
+from atoll.core.evidence.reading import SeenGpu
 
 A = "GPU-aaaaaaaa-1111-2222-3333-444444444444"
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from atoll.core.joining import join
-from atoll.core.machine import Machine
-from atoll.core.reading import CpuLayout, Format, MigDevice, Reading, Remark, SeenGpu, SeenNic, Source
+from atoll.core.evidence.joining import join
+from atoll.core.evidence.machine import Machine
+from atoll.core.evidence.reading import CpuLayout, Format, MigDevice, Reading, Remark, SeenGpu, SeenNic, Source
 from atoll.core.topology import LinkKind, NodeTopology, PairLink, PcieLink
 
 A = "GPU-aaaaaaaa-1111-2222-3333-444444444444"
@@ -458,7 +458,7 @@ def test_a_function_that_a_guest_gets_is_at_the_place_of_its_card() -> None:
     assert machine.disagreements == ()
 
 
-def test_partitions_of_one_card_are_one_gpu_on_what_they_have_in_common() -> None:
+def test_partitions_of_one_card_are_one_gpu_on_what_they_share() -> None:
     parts = tuple(
         SeenGpu(f"card{n}", n, uuid=f"GPU-{n:08x}-1111-2222-3333-444444444444", pci_address="0000:1b:00.0",
                 partition="CPX/NPS4", numa=n // 2, model="MI300X")

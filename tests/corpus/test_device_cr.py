@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from atoll.adapters.formats import koordinator
-from atoll.adapters.formats.documents import documents, items_of
-from atoll.adapters.formats.text import DumpFile, decode
-from atoll.core.reading import Reading
+from atoll.adapters.formats.cluster import koordinator
+from atoll.adapters.formats.text.documents import documents, items_of
+from atoll.adapters.formats.text.text import DumpFile, decode
+from atoll.core.evidence.reading import Reading
 from tests.data import Row, cases, data_folder
 
 FOLDER = data_folder("corpus") / "device-cr"

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from atoll.adapters.formats.folder import read_bundle, read_files
-from atoll.adapters.formats.text import DumpFile
-from atoll.core.machine import Machine
-from atoll.core.reading import Format
+from atoll.adapters.formats.text.text import DumpFile
+from atoll.core.evidence.machine import Machine
+from atoll.core.evidence.reading import Format
 from tests.data import REQUIRED, data_folder
 
 CORPUS = data_folder("corpus")

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from atoll.adapters.formats import kubelet_checkpoint, kubelet_state
-from atoll.adapters.formats.documents import documents
-from atoll.adapters.formats.text import DumpFile, decode
-from atoll.core.reading import Reading
+from atoll.adapters.formats.kubelet import checkpoint as kubelet_checkpoint
+from atoll.adapters.formats.kubelet import state as kubelet_state
+from atoll.adapters.formats.text.documents import documents
+from atoll.adapters.formats.text.text import DumpFile, decode
+from atoll.core.evidence.reading import Reading
 from tests.data import Row, cases, data_folder
 
 FOLDER = data_folder("corpus") / "kubelet"

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from atoll.adapters.formats import lstopo
-from atoll.adapters.formats.text import DumpFile, decode
-from atoll.adapters.formats.xml_tree import parse_xml
+from atoll.adapters.formats.hwloc import lstopo
+from atoll.adapters.formats.text.text import DumpFile, decode
+from atoll.adapters.formats.text.xml_tree import parse_xml
+from atoll.core.evidence.reading import Reading, SeenGpu
 from atoll.core.gpuset import positions
 from atoll.core.id_list import id_mask, single_id
-from atoll.core.reading import Reading, SeenGpu
 from tests.data import Row, cases, data_folder
 
 FOLDER = data_folder("corpus") / "lstopo"

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from atoll.adapters.formats import mx_smi
-from atoll.adapters.formats.text import DumpFile, decode
-from atoll.core.reading import Reading
+from atoll.adapters.formats.squares import mx_smi
+from atoll.adapters.formats.text.text import DumpFile, decode
+from atoll.core.evidence.reading import Reading
 from atoll.core.topology import LinkKind, PcieLink
 from tests.corpus.groups import by_value, closure, facts, sorted_sets
 from tests.data import Row, cases, data_folder

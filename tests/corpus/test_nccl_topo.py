@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from atoll.adapters.formats import nccl
-from atoll.adapters.formats.text import DumpFile, decode
-from atoll.adapters.formats.xml_tree import parse_xml
-from atoll.core.reading import Reading, SeenGpu, SeenNic
+from atoll.adapters.formats.nccl import nccl
+from atoll.adapters.formats.text.text import DumpFile, decode
+from atoll.adapters.formats.text.xml_tree import parse_xml
+from atoll.core.evidence.reading import Reading, SeenGpu, SeenNic
 from atoll.core.topology import LinkKind, PcieLink
 from tests.data import Row, cases, data_folder
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from atoll.adapters.formats import numatopology
-from atoll.adapters.formats.documents import documents
-from atoll.adapters.formats.text import DumpFile, decode
-from atoll.core.reading import Reading
+from atoll.adapters.formats.cluster import numatopology
+from atoll.adapters.formats.text.documents import documents
+from atoll.adapters.formats.text.text import DumpFile, decode
+from atoll.core.evidence.reading import Reading
 from tests.data import Row, cases, data_folder
 
 FOLDER = data_folder("corpus") / "numatopology"

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from atoll.adapters.formats.nvidia_smi import p2p, topo
-from atoll.adapters.formats.text import DumpFile, decode
-from atoll.core.reading import Reading
+from atoll.adapters.formats.text.text import DumpFile, decode
+from atoll.core.evidence.reading import Reading
 from tests.data import Row, cases, data_folder
 
 FOLDER = data_folder("corpus") / "p2p"

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from atoll.adapters.formats import lspci, numactl, sysfs
-from atoll.adapters.formats.text import DumpFile, decode
+from atoll.adapters.formats.machine import numactl
+from atoll.adapters.formats.pci import lspci, sysfs
+from atoll.adapters.formats.text.text import DumpFile, decode
+from atoll.core.evidence.reading import Reading, SeenGpu, SeenNic
 from atoll.core.gpuset import positions
-from atoll.core.reading import Reading, SeenGpu, SeenNic
 from tests.data import Row, cases, data_folder
 
 FOLDER = data_folder("corpus") / "pci"
@@ -43,7 +44,7 @@ def cards(reading: Reading) -> dict[str, Any]:
         "gpus": [card(gpu) for gpu in gpus],
         "gpu_buses": sorted(gpu.pci_address or "" for gpu in gpus),
         "roots": roots,
-        "gpus_per_root": most_common([sum(gpu.pcie_root == root for gpu in gpus) for root in roots]),
+        "gpus_per_root": most_frequent([sum(gpu.pcie_root == root for gpu in gpus) for root in roots]),
         "numa": groups(gpus, "numa") or None,
         "numa_groups": groups(gpus, "numa"),
         "root_port_groups": sorted(groups(gpus, "root_port").values()),
@@ -70,7 +71,7 @@ def groups(gpus: tuple[SeenGpu, ...], key: str) -> dict[str, list[str]]:
     return {value: sorted(members) for value, members in found.items()}
 
 
-def most_common(counts: list[int]) -> int | None:
+def most_frequent(counts: list[int]) -> int | None:
     return counts[0] if len(set(counts)) == 1 else None
 
 

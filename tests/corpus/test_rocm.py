@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from atoll.adapters.formats import amd_smi, rocm_smi
-from atoll.adapters.formats.text import DumpFile, decode
-from atoll.core.reading import LinkTable, Reading
+from atoll.adapters.formats.amd import amd_smi, rocm_smi
+from atoll.adapters.formats.text.text import DumpFile, decode
+from atoll.core.evidence.reading import LinkTable, Reading
 from atoll.core.topology import LinkKind
 from tests.corpus.groups import by_value, closure, facts, sorted_sets
 from tests.data import Row, cases, data_folder

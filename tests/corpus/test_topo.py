@@ -9,7 +9,7 @@ import pytest
 from atoll.adapters.formats.nvidia_smi.header import Tail, find_header
 from atoll.adapters.formats.nvidia_smi.matrix import parse_matrix
 from atoll.adapters.formats.read import read_topology
-from atoll.adapters.formats.text import DumpFile, decode
+from atoll.adapters.formats.text.text import DumpFile, decode
 from atoll.core.errors import DumpError
 from atoll.core.topology import NodeTopology, PcieLink
 from tests.data import Row, cases, data_folder

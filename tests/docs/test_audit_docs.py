@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from atoll.cli.app import main
-from atoll.core.reading import Format
+from atoll.core.evidence.reading import Format
 from tests.cli.bundles import uuids, write_bundle
 from tests.docs.test_readme import CUT, PROJECT, README, blocks
 

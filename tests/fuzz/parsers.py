@@ -15,21 +15,22 @@ from typing import Any
 import yaml
 
 from atoll.adapters.catalogue import load, names
-from atoll.adapters.formats import machine_file, prometheus, resource_slice
-from atoll.adapters.formats.allocate_response import visible_devices
-from atoll.adapters.formats.documents import documents, items_of
+from atoll.adapters.formats.cluster import prometheus, resource_slice
+from atoll.adapters.formats.kubelet.allocate_response import visible_devices
+from atoll.adapters.formats.machine import machine_file
 from atoll.adapters.formats.nvidia_smi.render import render_matrix
 from atoll.adapters.formats.read import read_file, read_topology
 from atoll.adapters.formats.readers import OBJECT_FORMATS, TEXT_FORMATS, XML_FORMATS
-from atoll.adapters.formats.text import DumpFile, DumpText, decode
-from atoll.adapters.formats.xml_tree import parse_xml
+from atoll.adapters.formats.text.documents import documents, items_of
+from atoll.adapters.formats.text.text import DumpFile, DumpText, decode
+from atoll.adapters.formats.text.xml_tree import parse_xml
 from atoll.adapters.snapshot_file import lines_of
 from atoll.adapters.snapshot_file import load as load_snapshot
 from atoll.core.audit.picture import AuditEvent, Blind, Component, Metric, Role
 from atoll.core.errors import DumpError
-from atoll.core.joining import join
-from atoll.core.machine import Disagreement, SeenRemark
-from atoll.core.reading import CpuLayout, Format, Remark, Source
+from atoll.core.evidence.joining import join
+from atoll.core.evidence.machine import Disagreement, SeenRemark
+from atoll.core.evidence.reading import CpuLayout, Format, Remark, Source
 from tests.core.audit.pictures import node, picture, pod
 from tests.fuzz.markup import markup_mutant
 from tests.fuzz.messages import answer_mutant
@@ -61,9 +62,9 @@ OBJECT_SEEDS: dict[str, Sequence[Any]] = {
     "gpu_node": cluster.GPU_NODE,
     "hami": cluster.HAMI,
     "koordinator": cluster.KOORDINATOR,
-    "kubelet_checkpoint": cluster.CHECKPOINT,
-    "kubelet_config": cluster.KUBELET_CONFIG,
-    "kubelet_state": cluster.KUBELET_STATE,
+    "checkpoint": cluster.CHECKPOINT,
+    "configuration": cluster.KUBELET_CONFIG,
+    "state": cluster.KUBELET_STATE,
     "labels": cluster.LABELS,
     "node_resource_topology": cluster.NODE_RESOURCES,
     "numatopology": cluster.NUMATOPOLOGY,

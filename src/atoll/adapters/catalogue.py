@@ -10,7 +10,7 @@ from hashlib import blake2b
 from importlib.resources import files
 
 from atoll.adapters.formats.read import read_topology
-from atoll.adapters.formats.text import DumpFile
+from atoll.adapters.formats.text.text import DumpFile
 from atoll.core.errors import AtollError, quoted
 from atoll.core.topology import NodeTopology
 

@@ -19,8 +19,8 @@ import msgspec
 
 from atoll.core.audit.picture import AuditEvent, AuditNode, AuditPod, Blind, Component, Metric, Picture
 from atoll.core.errors import AtollError, DumpError, quoted
-from atoll.core.machine import Machine
-from atoll.core.reading import CpuLayout, Source
+from atoll.core.evidence.machine import Machine
+from atoll.core.evidence.reading import CpuLayout, Source
 from atoll.core.topology import PairLink
 
 API_VERSION, KIND, VERSION = "atoll.dev/v1alpha1", "Snapshot", 1

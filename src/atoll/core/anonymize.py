@@ -12,9 +12,9 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from atoll.core.audit.picture import AuditEvent, AuditNode, AuditPod, Blind, Component, Metric, Picture
-from atoll.core.identity import is_masked
-from atoll.core.machine import Disagreement, Machine
-from atoll.core.reading import (
+from atoll.core.evidence.identity import is_masked
+from atoll.core.evidence.machine import Disagreement, Machine
+from atoll.core.evidence.reading import (
     KubeletPolicies,
     LinkTable,
     MigDevice,

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from atoll.adapters.formats import amd_smi
-from atoll.adapters.formats.text import DumpFile, decode
+from atoll.adapters.formats.amd import amd_smi
+from atoll.adapters.formats.text.text import DumpFile, decode
 from atoll.core.errors import DumpError
-from atoll.core.reading import Reading
+from atoll.core.evidence.reading import Reading
 from atoll.core.topology import LinkKind, PairLink
 
 XGMI = PairLink(None, 1, LinkKind.XGMI)

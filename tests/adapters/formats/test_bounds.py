@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from atoll.adapters.formats import json_weight
 from atoll.adapters.formats.folder import read_bundle
 from atoll.adapters.formats.read import DumpFile, read_file
+from atoll.adapters.formats.text import json_weight
 from atoll.cli.app import main
 from atoll.core.errors import DumpError
 
@@ -178,7 +178,7 @@ def test_objects_with_lone_surrogates_are_read() -> None:
 
 
 def test_a_gzip_bomb_is_refused_before_it_unfolds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("atoll.adapters.formats.text.FILE_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr("atoll.adapters.formats.text.text.FILE_BYTES_MAX", 1 << 20)
 
     assert "unpacks to more" in answer(gzip.compress(b"\0" * (8 << 20)))
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from atoll.adapters.formats import labels, node_resource_topology, numatopology
+from atoll.adapters.formats.cluster import labels, node_resource_topology, numatopology
 from atoll.core.errors import DumpError
-from atoll.core.reading import KubeletPolicies, Reading, SeenGpu
+from atoll.core.evidence.reading import KubeletPolicies, Reading, SeenGpu
 
 
 def nrt(**fields: Any) -> Reading:

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from atoll.adapters.formats.documents import documents, embedded, items_of, looks_structured
-from atoll.adapters.formats.text import DumpFile, DumpText, decode
+from atoll.adapters.formats.text.documents import documents, embedded, items_of, looks_structured
+from atoll.adapters.formats.text.text import DumpFile, DumpText, decode
 from atoll.core.errors import DumpError
 
 

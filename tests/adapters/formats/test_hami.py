@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from atoll.adapters.formats import hami
-from atoll.core.reading import Reading, SeenGpu
+from atoll.adapters.formats.cluster import hami
+from atoll.core.evidence.reading import Reading, SeenGpu
 from atoll.core.topology import Health
 
 U, V = "GPU-aaaa", "GPU-bbbb"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll.adapters.formats.hex_mask import TEXT_MAX, hex_mask, id_ranges
+from atoll.adapters.formats.hwloc.hex_mask import TEXT_MAX, hex_mask, id_ranges
 from atoll.core.id_list import id_mask
 
 

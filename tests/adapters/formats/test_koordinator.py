@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from atoll.adapters.formats import koordinator
+from atoll.adapters.formats.cluster import koordinator
 from atoll.core.errors import DumpError
-from atoll.core.reading import Reading, SeenPartition
+from atoll.core.evidence.reading import Reading, SeenPartition
 from atoll.core.topology import Health
 
 FIRST = "GPU-11111111-0000-0000-0000-000000000001"

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from atoll.adapters.formats import kubelet_checkpoint, kubelet_state
-from atoll.adapters.formats.allocate_response import visible_devices
+from atoll.adapters.formats.kubelet import checkpoint as kubelet_checkpoint
+from atoll.adapters.formats.kubelet import state as kubelet_state
+from atoll.adapters.formats.kubelet.allocate_response import visible_devices
 from atoll.core.errors import DumpError
-from atoll.core.reading import Reading
+from atoll.core.evidence.reading import Reading
 
 A, B = (f"GPU-{letter * 8}-0000-1111-2222-{letter * 12}" for letter in "ab")
 GPU = "nvidia.com/gpu"

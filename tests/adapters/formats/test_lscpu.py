@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from atoll.adapters.formats import lscpu
-from atoll.adapters.formats.text import DumpFile, DumpText, decode
+from atoll.adapters.formats.machine import lscpu
+from atoll.adapters.formats.text.text import DumpFile, DumpText, decode
 from atoll.core.errors import DumpError
-from atoll.core.reading import CpuLayout, Reading
+from atoll.core.evidence.reading import CpuLayout, Reading
 
 PLAIN = """\
 Architecture: x86_64

@@ -2,10 +2,10 @@
 
 import pytest
 
-from atoll.adapters.formats import lspci
-from atoll.adapters.formats.text import DumpFile, DumpText, decode
+from atoll.adapters.formats.pci import lspci
+from atoll.adapters.formats.text.text import DumpFile, DumpText, decode
 from atoll.core.errors import DumpError
-from atoll.core.reading import Format, Reading, SeenGpu
+from atoll.core.evidence.reading import Format, Reading, SeenGpu
 
 TREE = r"""
 -+-[0000:00]-+-00.0  Intel Corporation Device 09a2

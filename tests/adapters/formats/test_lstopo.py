@@ -2,11 +2,11 @@
 
 import pytest
 
-from atoll.adapters.formats import lstopo
-from atoll.adapters.formats.text import DumpFile, decode
-from atoll.adapters.formats.xml_tree import parse_xml
+from atoll.adapters.formats.hwloc import lstopo
+from atoll.adapters.formats.text.text import DumpFile, decode
+from atoll.adapters.formats.text.xml_tree import parse_xml
 from atoll.core.errors import DumpError
-from atoll.core.reading import Reading
+from atoll.core.evidence.reading import Reading
 from atoll.core.topology import LinkKind
 
 NVIDIA, AMD, AMD_VIRTUAL, ASPEED = "[10de:2330]", "[1002:74a1]", "[1002:74b5]", "[1a03:2000]"

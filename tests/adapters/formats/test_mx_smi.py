@@ -1,8 +1,8 @@
 """`mx-smi topo`: MetaXLinks, NICs without affinity, and what tells it from nvidia-smi."""
 
-from atoll.adapters.formats import mx_smi
-from atoll.adapters.formats.text import DumpFile, DumpText, decode
-from atoll.core.reading import Reading
+from atoll.adapters.formats.squares import mx_smi
+from atoll.adapters.formats.text.text import DumpFile, DumpText, decode
+from atoll.core.evidence.reading import Reading
 from atoll.core.topology import LinkKind, PairLink, PcieLink
 
 MATRIX = """mx-smi  version: 2.1.0

@@ -2,11 +2,11 @@
 
 import pytest
 
-from atoll.adapters.formats import nccl
-from atoll.adapters.formats.text import DumpFile, decode
-from atoll.adapters.formats.xml_tree import parse_xml
+from atoll.adapters.formats.nccl import nccl
+from atoll.adapters.formats.text.text import DumpFile, decode
+from atoll.adapters.formats.text.xml_tree import parse_xml
 from atoll.core.errors import DumpError
-from atoll.core.reading import Reading
+from atoll.core.evidence.reading import Reading
 from atoll.core.topology import LinkKind, PcieLink
 
 PIX, PXB, SYS = PcieLink.PIX, PcieLink.PXB, PcieLink.SYS

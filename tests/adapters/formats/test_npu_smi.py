@@ -2,10 +2,10 @@
 
 import pytest
 
-from atoll.adapters.formats import npu_smi
-from atoll.adapters.formats.text import DumpFile, decode
+from atoll.adapters.formats.squares import npu_smi
+from atoll.adapters.formats.text.text import DumpFile, decode
 from atoll.core.errors import DumpError
-from atoll.core.reading import Reading
+from atoll.core.evidence.reading import Reading
 from atoll.core.topology import LinkKind, PairLink, PcieLink
 
 TWO = """

@@ -2,10 +2,10 @@
 
 import pytest
 
-from atoll.adapters.formats import numactl
-from atoll.adapters.formats.text import DumpFile, DumpText, decode
+from atoll.adapters.formats.machine import numactl
+from atoll.adapters.formats.text.text import DumpFile, DumpText, decode
 from atoll.core.errors import DumpError
-from atoll.core.reading import Reading
+from atoll.core.evidence.reading import Reading
 
 TWO = """\
 available: 2 nodes (0-1)

@@ -3,9 +3,9 @@
 import pytest
 
 from atoll.adapters.formats.nvidia_smi import gpu_list, p2p, query_text, topo
-from atoll.adapters.formats.text import DumpFile, DumpText, decode
+from atoll.adapters.formats.text.text import DumpFile, DumpText, decode
 from atoll.core.errors import DumpError
-from atoll.core.reading import MigDevice, Reading
+from atoll.core.evidence.reading import MigDevice, Reading
 from atoll.core.topology import PairLink, PcieLink
 
 UUIDS = ("GPU-0a0a0a0a-1111-2222-3333-444444440000", "GPU-0a0a0a0a-1111-2222-3333-444444440001")

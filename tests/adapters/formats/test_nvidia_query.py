@@ -3,9 +3,9 @@
 import pytest
 
 from atoll.adapters.formats.nvidia_smi import query_text, query_xml
-from atoll.adapters.formats.text import DumpFile, DumpText, decode
+from atoll.adapters.formats.text.text import DumpFile, DumpText, decode
 from atoll.core.errors import DumpError
-from atoll.core.reading import MigDevice, Reading, SeenGpu
+from atoll.core.evidence.reading import MigDevice, Reading, SeenGpu
 from atoll.core.topology import Health
 
 UUID = "GPU-0a0a0a0a-1111-2222-3333-44444444000{}"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from atoll.adapters.formats.objects import TEXT_MAX, amount, list_at, mapping_at, text_at, true_at, whole_at
+from atoll.adapters.formats.text.objects import TEXT_MAX, amount, list_at, mapping_at, text_at, true_at, whole_at
 
 VALUE: dict[Any, Any] = {
     "spec": {"count": 3, "quoted": "-4", "word": "x", "flag": True, "list": [1], "deep": {"a": 1, 2: 3}}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from atoll.adapters.formats.pci_address import pci_address
+from atoll.adapters.formats.pci.address import pci_address
 
 
 @pytest.mark.parametrize(

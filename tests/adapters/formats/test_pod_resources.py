@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from atoll.adapters.formats import kubelet_config, pod_resources
+from atoll.adapters.formats.kubelet import configuration as kubelet_config
+from atoll.adapters.formats.kubelet import pod_resources
 from atoll.core.errors import DumpError
-from atoll.core.reading import KubeletPolicies, Reading
+from atoll.core.evidence.reading import KubeletPolicies, Reading
 
 GPU = "nvidia.com/gpu"
 

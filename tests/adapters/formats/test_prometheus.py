@@ -2,8 +2,8 @@
 
 import pytest
 
-from atoll.adapters.formats.prometheus import read_json, read_metrics, recognises, recognises_json
-from atoll.adapters.formats.text import DumpFile, decode
+from atoll.adapters.formats.cluster.prometheus import read_json, read_metrics, recognises, recognises_json
+from atoll.adapters.formats.text.text import DumpFile, decode
 from atoll.core.audit.picture import Metric
 from atoll.core.errors import DumpError
 

@@ -7,14 +7,14 @@ import time
 import pytest
 
 from atoll.adapters.catalogue import load
-from atoll.adapters.formats.machine_file import render_machine
+from atoll.adapters.formats.machine.machine_file import render_machine
 from atoll.adapters.formats.nvidia_smi.render import render_list, render_matrix
 from atoll.adapters.formats.read import DumpFile, FileContent, UnknownFormatError, read_file, read_topology
-from atoll.adapters.formats.text import FILE_BYTES_MAX, decode
+from atoll.adapters.formats.text.text import FILE_BYTES_MAX, decode
 from atoll.adapters.kube.codec_inventory import gpu_node_json
 from atoll.core.errors import DumpError
+from atoll.core.evidence.reading import Format
 from atoll.core.facts import Inventory, Source
-from atoll.core.reading import Format
 
 MACHINE = load("l40s-2x4", "n1")
 MATRIX, LIST = render_matrix(MACHINE), render_list(MACHINE)

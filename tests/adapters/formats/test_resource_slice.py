@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from atoll.adapters.formats import resource_slice
+from atoll.adapters.formats.cluster import resource_slice
 from atoll.core.errors import DumpError
-from atoll.core.reading import Reading
+from atoll.core.evidence.reading import Reading
 from atoll.core.topology import Health
 
 UUID = "GPU-11111111-0000-0000-0000-000000000001"

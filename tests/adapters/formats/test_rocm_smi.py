@@ -2,10 +2,10 @@
 
 import pytest
 
-from atoll.adapters.formats import rocm_smi
-from atoll.adapters.formats.text import DumpFile, decode
+from atoll.adapters.formats.amd import rocm_smi
+from atoll.adapters.formats.text.text import DumpFile, decode
 from atoll.core.errors import DumpError
-from atoll.core.reading import Reading
+from atoll.core.evidence.reading import Reading
 from atoll.core.topology import LinkKind, PairLink
 
 XGMI = PairLink(None, 1, LinkKind.XGMI)

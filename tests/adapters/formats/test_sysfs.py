@@ -2,10 +2,10 @@
 
 import pytest
 
-from atoll.adapters.formats import sysfs
-from atoll.adapters.formats.text import DumpFile, DumpText, decode
+from atoll.adapters.formats.pci import sysfs
+from atoll.adapters.formats.text.text import DumpFile, DumpText, decode
 from atoll.core.errors import DumpError
-from atoll.core.reading import Reading
+from atoll.core.evidence.reading import Reading
 
 CLASS = "/sys/bus/pci/devices/0000:3b:00.0/class:0x030200\n"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from atoll.adapters.formats.text import DumpFile, decode
-from atoll.adapters.formats.xml_tree import DEPTH_MAX, VALUE_MAX, Element, find_xml, parse_xml
+from atoll.adapters.formats.text.text import DumpFile, decode
+from atoll.adapters.formats.text.xml_tree import DEPTH_MAX, VALUE_MAX, Element, find_xml, parse_xml
 from atoll.core.errors import DumpError
 
 SESSION = """

@@ -1,8 +1,8 @@
 """Clusters as literals for the audit's tests: nodes of two islands, pods that hold named or uncounted GPUs."""
 
 from atoll.core.audit.picture import AuditNode, AuditPod, Picture
-from atoll.core.machine import Machine
-from atoll.core.reading import Format, KubeletPolicies, SeenAllocation, SeenGpu, Source
+from atoll.core.evidence.machine import Machine
+from atoll.core.evidence.reading import Format, KubeletPolicies, SeenAllocation, SeenGpu, Source
 from atoll.core.topology import Device, NodeTopology, PairLink, PcieLink
 
 PODS = Source(Format.POD_RESOURCES, "pods")

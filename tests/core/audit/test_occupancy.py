@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from atoll.core.audit.occupancy import Occupancy, gpu_behind, occupancies, twice_held
 from atoll.core.audit.picture import AuditNode, Picture
-from atoll.core.machine import Machine
-from atoll.core.reading import Format, MigDevice, SeenGpu, Source
+from atoll.core.evidence.machine import Machine
+from atoll.core.evidence.reading import Format, MigDevice, SeenGpu, Source
 from tests.core.audit.pictures import machine, node, picture, pod, record, uuid
 
 CHECKPOINT = Source(Format.KUBELET_CHECKPOINT, "kubelet_internal_checkpoint")

@@ -11,15 +11,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from atoll.adapters.formats.documents import Document
-from atoll.adapters.formats.json_weight import Scale
 from atoll.adapters.formats.read import FileContent, UnknownFormatError, read_file
-from atoll.adapters.formats.text import FILE_BYTES_MAX, DumpFile
+from atoll.adapters.formats.text.documents import Document
+from atoll.adapters.formats.text.json_weight import Scale
+from atoll.adapters.formats.text.text import FILE_BYTES_MAX, DumpFile
 from atoll.core.audit.picture import Blind
 from atoll.core.errors import AtollError, DumpError, printable
-from atoll.core.grouping import FileReadings, Group, collection, group, one_node
-from atoll.core.joining import join
-from atoll.core.machine import Machine
+from atoll.core.evidence.grouping import FileReadings, Group, collection, group, one_node
+from atoll.core.evidence.joining import join
+from atoll.core.evidence.machine import Machine
 
 FILES_MAX = 50_000
 DEPTH_MAX = 16

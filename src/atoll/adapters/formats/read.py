@@ -9,21 +9,21 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from atoll.adapters.formats import resource_slice
-from atoll.adapters.formats.documents import Document, Value, documents, items_of, looks_structured
-from atoll.adapters.formats.json_weight import Scale
-from atoll.adapters.formats.known_topology import reading_of
-from atoll.adapters.formats.machine_file import is_machine_file, parse_machine
+from atoll.adapters.formats.cluster import resource_slice
+from atoll.adapters.formats.machine.known_topology import reading_of
+from atoll.adapters.formats.machine.machine_file import is_machine_file, parse_machine
 from atoll.adapters.formats.nvidia_smi.failures import find_failure
 from atoll.adapters.formats.nvidia_smi.header import find_header, starts_row
 from atoll.adapters.formats.nvidia_smi.tokens import words
 from atoll.adapters.formats.readers import XML_FORMATS, TextFormat, object_formats, text_formats
-from atoll.adapters.formats.text import DumpFile, DumpText, decode
-from atoll.adapters.formats.xml_tree import find_xml, parse_xml
+from atoll.adapters.formats.text.documents import Document, Value, documents, items_of, looks_structured
+from atoll.adapters.formats.text.json_weight import Scale
+from atoll.adapters.formats.text.text import DumpFile, DumpText, decode
+from atoll.adapters.formats.text.xml_tree import find_xml, parse_xml
 from atoll.core.errors import DumpError
-from atoll.core.joining import join
-from atoll.core.machine import Disagreement, Machine
-from atoll.core.reading import Format, Reading, Source
+from atoll.core.evidence.joining import join
+from atoll.core.evidence.machine import Disagreement, Machine
+from atoll.core.evidence.reading import Format, Reading, Source
 from atoll.core.topology import NodeTopology
 
 FILES_MAX = 32

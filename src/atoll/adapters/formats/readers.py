@@ -4,32 +4,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from atoll.adapters.formats import (
-    amd_smi,
-    gpu_node,
-    hami,
-    koordinator,
-    kubelet_checkpoint,
-    kubelet_config,
-    kubelet_state,
-    labels,
-    lscpu,
-    lspci,
-    lstopo,
-    mx_smi,
-    nccl,
-    node_resource_topology,
-    npu_smi,
-    numactl,
-    numatopology,
-    pod_resources,
-    rocm_smi,
-    sysfs,
-)
+from atoll.adapters.formats.amd import amd_smi, rocm_smi
+from atoll.adapters.formats.cluster import gpu_node, hami, koordinator, labels, node_resource_topology, numatopology
+from atoll.adapters.formats.hwloc import lstopo
+from atoll.adapters.formats.kubelet import checkpoint as kubelet_checkpoint
+from atoll.adapters.formats.kubelet import configuration as kubelet_config
+from atoll.adapters.formats.kubelet import pod_resources
+from atoll.adapters.formats.kubelet import state as kubelet_state
+from atoll.adapters.formats.machine import lscpu, numactl
+from atoll.adapters.formats.nccl import nccl
 from atoll.adapters.formats.nvidia_smi import gpu_list, p2p, query_text, query_xml, topo
-from atoll.adapters.formats.text import DumpText
-from atoll.adapters.formats.xml_tree import Element
-from atoll.core.reading import Reading
+from atoll.adapters.formats.pci import lspci, sysfs
+from atoll.adapters.formats.squares import mx_smi, npu_smi
+from atoll.adapters.formats.text.text import DumpText
+from atoll.adapters.formats.text.xml_tree import Element
+from atoll.core.evidence.reading import Reading
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ import typer
 from rich.console import Console
 
 from atoll.adapters import snapshot_file
-from atoll.adapters.formats.documents import documents, looks_structured
+from atoll.adapters.formats.cluster.prometheus import read_json, read_metrics, recognises_json
 from atoll.adapters.formats.folder import Bundle
-from atoll.adapters.formats.prometheus import read_json, read_metrics, recognises_json
-from atoll.adapters.formats.text import decode
+from atoll.adapters.formats.text.documents import documents, looks_structured
+from atoll.adapters.formats.text.text import decode
 from atoll.adapters.kube.survey.gather import Survey
 from atoll.cli.topology.given import STDIN, bundle_from, read_files
 from atoll.core.audit.picture import Metric, Picture

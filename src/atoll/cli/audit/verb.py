@@ -1,7 +1,8 @@
 """`atoll audit`: does this cluster break GPU islands, and what does its hardware really look like? It only reads."""
 
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -61,6 +62,12 @@ def _print(report: Report, output: Output) -> None:
     if output in {Output.TABLE, Output.WIDE}:
         print_report(report, console, wide=output == Output.WIDE)
     elif output == Output.JSON:
-        typer.echo(msgspec.json.format(msgspec.json.encode(document_of(report)), indent=2))
+        typer.echo(_json(document_of(report)))
     else:
         typer.echo(yaml.safe_dump(document_of(report), sort_keys=False), nl=False)
+
+
+def _json(document: dict[str, Any]) -> str:
+    """Indented, in ASCII: what a file or a cluster calls things may hold characters that a terminal obeys."""
+    text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+    return text if text.isascii() else json.dumps(document, indent=2)

@@ -7,7 +7,7 @@ from typing import Any
 from atoll.cli.topology.origins import cpus_document, device_origins, gpu_document, nics_document, origins_document
 from atoll.core.audit.picture import Blind
 from atoll.core.domains import domains_of, nvlink_graph
-from atoll.core.machine import Machine
+from atoll.core.evidence.machine import Machine
 from atoll.core.topology import Device, NodeTopology
 from atoll.core.unknowns import unknowns_of
 

@@ -12,7 +12,7 @@ from atoll.cli.topology.origins import ranges
 from atoll.core.audit.picture import Blind
 from atoll.core.domains import Domains, domains_of, nvlink_graph
 from atoll.core.errors import printable
-from atoll.core.machine import Machine
+from atoll.core.evidence.machine import Machine
 from atoll.core.scope import Scope
 from atoll.core.topology import Device, Health, NodeTopology, PairLink, PcieLink
 from atoll.core.unknowns import unknowns_of

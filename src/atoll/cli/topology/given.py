@@ -10,9 +10,9 @@ from atoll.adapters import catalogue
 from atoll.adapters.formats import folder
 from atoll.adapters.formats.folder import Bundle
 from atoll.adapters.formats.read import DumpFile, read_topology
-from atoll.adapters.formats.text import FILE_BYTES_MAX
+from atoll.adapters.formats.text.text import FILE_BYTES_MAX
 from atoll.core.errors import DumpError, quoted
-from atoll.core.machine import Machine
+from atoll.core.evidence.machine import Machine
 from atoll.core.topology import NodeTopology
 
 STDIN = "-"

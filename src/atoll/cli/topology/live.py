@@ -6,7 +6,7 @@ from pathlib import Path
 from atoll.adapters.formats.folder import Bundle
 from atoll.core.audit.picture import AuditNode
 from atoll.core.errors import AtollError, quoted
-from atoll.core.machine import Machine
+from atoll.core.evidence.machine import Machine
 
 
 def live_bundle(kubeconfig: Path | None, node: str | None) -> Bundle:

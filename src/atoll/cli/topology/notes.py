@@ -9,7 +9,7 @@ from rich.text import Text
 from atoll.cli.topology.origins import indices, place, ranges
 from atoll.core.audit.picture import Blind
 from atoll.core.errors import printable
-from atoll.core.machine import Disagreement, Machine
+from atoll.core.evidence.machine import Disagreement, Machine
 
 SHOWN_MAX = 8
 """Lines of one kind; one wrong file can disagree on every pair of GPUs."""

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from atoll.core.evidence.machine import Machine
+from atoll.core.evidence.reading import MigDevice, SeenGpu, Source
 from atoll.core.id_list import id_text
-from atoll.core.machine import Machine
-from atoll.core.reading import MigDevice, SeenGpu, Source
 
 
 def place(source: Source) -> str:

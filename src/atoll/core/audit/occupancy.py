@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from atoll.core.audit.models import Model, Models
 from atoll.core.audit.picture import AuditNode, AuditPod, Picture
 from atoll.core.books import Hardware
+from atoll.core.evidence.identity import plain_uuid
+from atoll.core.evidence.machine import Machine
+from atoll.core.evidence.reading import TRUST, Format, SeenAllocation, Source
 from atoll.core.gpuset import mask_of, positions
-from atoll.core.identity import plain_uuid
 from atoll.core.ledger import Owner
-from atoll.core.machine import Machine
 from atoll.core.node_state import NodeState
-from atoll.core.reading import TRUST, Format, SeenAllocation, Source
 from atoll.core.shape import Shape
 from atoll.core.topology import Device, NodeTopology, PairLink
 from atoll.core.view import Holder, NodeView

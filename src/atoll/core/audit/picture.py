@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from atoll.core.machine import Machine
-from atoll.core.reading import SeenAllocation, Source
+from atoll.core.evidence.machine import Machine
+from atoll.core.evidence.reading import SeenAllocation, Source
 
 
 class Role(StrEnum):

@@ -20,9 +20,9 @@ from atoll.core.audit.report import (
     IslandView,
     SourceView,
 )
+from atoll.core.evidence.machine import Disagreement, Machine
 from atoll.core.gpuset import mask_of, positions
 from atoll.core.id_list import id_text
-from atoll.core.machine import Disagreement, Machine
 from atoll.core.scope import CHAIN, Scope
 from atoll.core.shape import Shape
 from atoll.core.unknowns import unknowns_of

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from atoll.adapters.formats.text import DumpText
+from atoll.adapters.formats.text.text import DumpText
 from atoll.core.errors import DumpError, quoted
 
 EXPECTED = "a topology printed by nvidia-smi"

@@ -7,10 +7,10 @@ from atoll.adapters.formats.nvidia_smi.header import GPUS_MAX
 from atoll.adapters.formats.nvidia_smi.headings import begins_other_output
 from atoll.adapters.formats.nvidia_smi.tokens import LINE_PREFIX
 from atoll.adapters.formats.nvidia_smi.uuids import as_printed, uuid_remarks
-from atoll.adapters.formats.sections import Span, cut
-from atoll.adapters.formats.text import DumpText
+from atoll.adapters.formats.text.sections import Span, cut
+from atoll.adapters.formats.text.text import DumpText
 from atoll.core.errors import quoted
-from atoll.core.reading import Format, MigDevice, Reading, SeenGpu, Source
+from atoll.core.evidence.reading import Format, MigDevice, Reading, SeenGpu, Source
 
 EXPECTED = "GPU <index>: <model> (UUID: GPU-<hex>)"
 

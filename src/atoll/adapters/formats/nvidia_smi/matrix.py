@@ -13,7 +13,7 @@ from atoll.adapters.formats.nvidia_smi.affinity import tail_cells
 from atoll.adapters.formats.nvidia_smi.header import Header, Tail, starts_header, starts_row
 from atoll.adapters.formats.nvidia_smi.rows import Body, Row, check_rows, read_body, read_rows
 from atoll.adapters.formats.nvidia_smi.tokens import GPU_LABEL, NVLINKS, PCIE, words
-from atoll.adapters.formats.text import DumpText
+from atoll.adapters.formats.text.text import DumpText
 from atoll.core.errors import quoted
 from atoll.core.id_list import single_id
 from atoll.core.topology import Device, Nic, NodeTopology, PairLink

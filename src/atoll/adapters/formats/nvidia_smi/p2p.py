@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from atoll.adapters.formats.nvidia_smi.header import GPUS_MAX
 from atoll.adapters.formats.nvidia_smi.headings import MATRICES_MAX, STATUSES, Kind, headings
 from atoll.adapters.formats.nvidia_smi.tokens import GPU_LABEL, SELF, words
-from atoll.adapters.formats.text import DumpText
+from atoll.adapters.formats.text.text import DumpText
 from atoll.core.errors import quoted
-from atoll.core.reading import Format, LinkTable, Reading, SeenGpu, Source
+from atoll.core.evidence.reading import Format, LinkTable, Reading, SeenGpu, Source
 
 UNNAMED = "P2P"
 NAMES = {"r": "P2P read", "w": "P2P write", "n": "P2P NVLink", "a": "P2P atomics", "p": "P2P property"}

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from atoll.adapters.formats.nvidia_smi.header import GPUS_MAX
 from atoll.adapters.formats.nvidia_smi.uuids import as_printed, is_masked, uuid_remarks
-from atoll.adapters.formats.pci_address import pci_address
-from atoll.adapters.formats.text import DumpText
+from atoll.adapters.formats.pci.address import pci_address
+from atoll.adapters.formats.text.text import DumpText
 from atoll.core.errors import DumpError, quoted
-from atoll.core.reading import Format, MigDevice, Reading, Remark, SeenGpu, Source
+from atoll.core.evidence.reading import Format, MigDevice, Reading, Remark, SeenGpu, Source
 from atoll.core.topology import Health
 
 MIG_DEVICES_MAX = 64

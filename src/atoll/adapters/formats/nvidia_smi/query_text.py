@@ -8,9 +8,9 @@ value open sections instead.
 import re
 
 from atoll.adapters.formats.nvidia_smi.query_fields import Fields, QueriedGpu, QueryLog, path_of
-from atoll.adapters.formats.text import DumpText
+from atoll.adapters.formats.text.text import DumpText
 from atoll.core.errors import DumpError
-from atoll.core.reading import Reading
+from atoll.core.evidence.reading import Reading
 
 LOGS_MAX = 64
 DEPTH_READ = 2

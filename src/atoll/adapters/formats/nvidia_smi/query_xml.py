@@ -3,10 +3,10 @@
 import re
 
 from atoll.adapters.formats.nvidia_smi.query_fields import BUS, QueriedGpu, QueryLog
-from atoll.adapters.formats.sections import Span, cut
-from atoll.adapters.formats.text import DumpText
-from atoll.adapters.formats.xml_tree import Element, parse_xml
-from atoll.core.reading import Reading
+from atoll.adapters.formats.text.sections import Span, cut
+from atoll.adapters.formats.text.text import DumpText
+from atoll.adapters.formats.text.xml_tree import Element, parse_xml
+from atoll.core.evidence.reading import Reading
 
 LOGS_MAX = 64
 ROOTS = ("nvidia_smi_log", "ixsmi_log")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from atoll.adapters.formats.nvidia_smi.header import Header
 from atoll.adapters.formats.nvidia_smi.tokens import AFFINITY, CELLS, GPU_LABEL, NIC_LABEL, SELF, is_rule, words
-from atoll.adapters.formats.text import DumpText
+from atoll.adapters.formats.text.text import DumpText
 from atoll.core.errors import DumpError, quoted
 
 CELL_KINDS = "X, NV1..NV64, PIX, PXB, PHB, NODE or SYS"

@@ -14,9 +14,9 @@ from atoll.adapters.formats.nvidia_smi.headings import (
 from atoll.adapters.formats.nvidia_smi.matrix import Matrix, parse_matrix
 from atoll.adapters.formats.nvidia_smi.rows import read_body
 from atoll.adapters.formats.nvidia_smi.tokens import words
-from atoll.adapters.formats.sections import Span, cut
-from atoll.adapters.formats.text import DumpText
-from atoll.core.reading import Format, Reading, SeenGpu, SeenNic, Source
+from atoll.adapters.formats.text.sections import Span, cut
+from atoll.adapters.formats.text.text import DumpText
+from atoll.core.evidence.reading import Format, Reading, SeenGpu, SeenNic, Source
 
 _COMMAND = re.compile(r"nvidia-smi\s+topo\s+(?:-m|-mp|--matrix|--matrix[-_]pci)(?![\w-])")
 

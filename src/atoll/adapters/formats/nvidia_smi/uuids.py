@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 
 from atoll.core.errors import quoted
-from atoll.core.reading import Remark, SeenGpu
+from atoll.core.evidence.reading import Remark, SeenGpu
 
 _HEX = re.compile(r"(?:GPU|MIG)-[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 _MASK = re.compile(r"(?i:GPU-|MIG-)?(?:[0-]+|[xX*#?-]+|.*(?i:redacted|masked|removed).*)")

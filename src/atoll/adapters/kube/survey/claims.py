@@ -6,10 +6,10 @@ Such a pod may ask for no extended resource at all, so that only its claims tell
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from atoll.adapters.formats.slice_device import is_gpu_driver
+from atoll.adapters.formats.cluster.slice_device import is_gpu_driver
 from atoll.adapters.kube.survey import wire
 from atoll.core.audit.picture import AuditPod
-from atoll.core.reading import Format, Reading, SeenAllocation, Source
+from atoll.core.evidence.reading import Format, Reading, SeenAllocation, Source
 
 DEVICES_MAX = 256
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from atoll.adapters.formats.objects import at, mapping_at, text_at, true_at
+from atoll.adapters.formats.text.objects import at, mapping_at, text_at, true_at
 from atoll.adapters.kube.survey import wire
 from atoll.adapters.kube.survey.images import Part, part_of
 from atoll.adapters.kube.survey.nodes import LABELS_LEFT_OUT

@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from atoll.adapters.formats.documents import documents
-from atoll.adapters.formats.json_text import Value
-from atoll.adapters.formats.objects import mapping_at, text_at
-from atoll.adapters.formats.text import DumpFile, decode
+from atoll.adapters.formats.text.documents import documents
+from atoll.adapters.formats.text.json_text import Value
+from atoll.adapters.formats.text.objects import mapping_at, text_at
+from atoll.adapters.formats.text.text import DumpFile, decode
 from atoll.adapters.kube import wire_atoll
 from atoll.adapters.kube.codec_ledger import record_of
 from atoll.adapters.kube.names import GPU_RESOURCE
@@ -35,9 +35,9 @@ from atoll.adapters.kube.survey.pods import audit_pod
 from atoll.adapters.kube.survey.resources import is_whole
 from atoll.core.audit.picture import AuditEvent, AuditNode, AuditPod, Blind, Component, Picture, Role
 from atoll.core.errors import DumpError
+from atoll.core.evidence.machine import Machine
+from atoll.core.evidence.reading import Format, Reading, SeenAllocation, Source
 from atoll.core.ledger import LedgerRecord
-from atoll.core.machine import Machine
-from atoll.core.reading import Format, Reading, SeenAllocation, Source
 
 EVENTS_MAX = 2_000
 CANDIDATES_MAX = 50_000

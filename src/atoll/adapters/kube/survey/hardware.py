@@ -11,14 +11,21 @@ from typing import Any
 
 import msgspec
 
-from atoll.adapters.formats import hami, koordinator, labels, node_resource_topology, numatopology, resource_slice
-from atoll.adapters.formats.json_text import Value
+from atoll.adapters.formats.cluster import (
+    hami,
+    koordinator,
+    labels,
+    node_resource_topology,
+    numatopology,
+    resource_slice,
+)
+from atoll.adapters.formats.text.json_text import Value
 from atoll.adapters.kube import wire_atoll
 from atoll.adapters.kube.survey.nodes import inventory_reading
 from atoll.core.errors import DumpError
-from atoll.core.joining import join
-from atoll.core.machine import Machine
-from atoll.core.reading import Reading, SeenGpu
+from atoll.core.evidence.joining import join
+from atoll.core.evidence.machine import Machine
+from atoll.core.evidence.reading import Reading, SeenGpu
 from atoll.core.topology import NodeTopology
 
 MODELS_MAX = 4096

@@ -12,9 +12,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from atoll.adapters.formats import resource_slice
-from atoll.adapters.formats.json_text import Value
-from atoll.adapters.formats.objects import text_at
+from atoll.adapters.formats.cluster import resource_slice
+from atoll.adapters.formats.text.json_text import Value
+from atoll.adapters.formats.text.objects import text_at
 from atoll.adapters.kube.client import Answer, KubeClient, Unanswered
 from atoll.adapters.kube.credentials import Access, AccessError
 from atoll.adapters.kube.names import GPU_RESOURCE

@@ -4,13 +4,13 @@ from sys import intern
 
 import msgspec
 
-from atoll.adapters.formats.known_topology import reading_of
+from atoll.adapters.formats.machine.known_topology import reading_of
 from atoll.adapters.kube import wire_atoll
 from atoll.adapters.kube.codec_inventory import inventory_of
 from atoll.adapters.kube.survey import wire
 from atoll.adapters.kube.survey.resources import concerns_gpus, counted, is_whole
 from atoll.core.audit.picture import AuditNode
-from atoll.core.reading import Format, Reading, Source
+from atoll.core.evidence.reading import Format, Reading, Source
 
 LABELS_LEFT_OUT = "feature.node.kubernetes.io/"
 """Hundreds per node, and none of them about GPUs."""

@@ -5,14 +5,14 @@ An annotation says what somebody decided, and the kubelet may have chosen otherw
 
 import msgspec
 
-from atoll.adapters.formats import hami
-from atoll.adapters.formats.json_text import Value, embedded
-from atoll.adapters.formats.objects import list_at, mapping_at, text_at, whole_at
+from atoll.adapters.formats.cluster import hami
+from atoll.adapters.formats.text.json_text import Value, embedded
+from atoll.adapters.formats.text.objects import list_at, mapping_at, text_at, whole_at
 from atoll.adapters.kube.names import ALLOCATION, GPU_RESOURCE
 from atoll.adapters.kube.survey import wire
 from atoll.adapters.kube.survey.nodes import SHARING
 from atoll.adapters.kube.survey.resources import concerns_gpus
-from atoll.core.reading import Format, SeenAllocation, Source
+from atoll.core.evidence.reading import Format, SeenAllocation, Source
 
 KOORDINATOR = "scheduling.koordinator.sh/device-allocated"
 IDS_MAX = 256

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
-from atoll.adapters.formats.objects import amount
+from atoll.adapters.formats.text.objects import amount
 
 _WHOLE = re.compile(
     r"(?:nvidia|amd|metax-tech|iluvatar|moorethreads|mthreads|hygon|dcu)\.(?:com|ai)/gpu"

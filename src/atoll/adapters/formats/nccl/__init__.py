@@ -1,0 +1,1 @@
+"""The topology XML of NCCL and RCCL."""

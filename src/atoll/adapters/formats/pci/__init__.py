@@ -1,0 +1,1 @@
+"""PCI addresses, classes and functions, as lspci and sysfs list them."""

@@ -1,0 +1,1 @@
+"""Square tables between devices, and the tools of Huawei and MetaX that print little else."""

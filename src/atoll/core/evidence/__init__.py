@@ -1,0 +1,1 @@
+"""What sources say of a node, and the one machine that they make together, with who said what."""
