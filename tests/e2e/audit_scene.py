@@ -50,8 +50,7 @@ class Scene:
         plane.apply("---\n".join(json.dumps(each) + "\n" for each in objects.PEER_CRDS))
         for namespace in (LAB, SHOP, OPERATOR):
             self.api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
-            account = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
-            wait_until(lambda path=account: self.api.find(path) is not None, f"the account of {namespace}")
+            self.api.wait_for(f"/api/v1/namespaces/{namespace}/serviceaccounts/default", bool)
         self._published()
         self._told_by_others()
         self._told_by_none()
