@@ -65,7 +65,7 @@ def rows() -> Iterator[Row]:
 
 
 def auditor(plane: ControlPlane) -> Path:
-    """A user with the printed rights alone."""
+    """A user with the printed rights alone; the version, which is the last of them, may be read by every user."""
     path = plane.user("auditor")
     plane.allow("auditor", manifests.audit_rules()[:-1])
     return path
