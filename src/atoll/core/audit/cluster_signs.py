@@ -7,7 +7,7 @@ from atoll.core.audit.defects import Matching
 from atoll.core.audit.findings import Sign
 from atoll.core.audit.incidents import ADMISSION, OUT_OF, TOPOLOGY
 from atoll.core.audit.occupancy import Occupancy
-from atoll.core.audit.picture import Picture
+from atoll.core.audit.picture import Component, Picture
 from atoll.core.audit.report import Incident, Severity
 from atoll.core.scope import Scope
 
@@ -29,6 +29,7 @@ def cluster_signs(
     yield from _defects(defects)
     for occupancy in occupancies:
         yield from _node(plugins, occupancy)
+    yield from _twice_named(occupancies)
     yield from _metrics(picture)
     for blind in picture.blind:
         if not blind.expected:
@@ -46,20 +47,25 @@ def _incidents(incidents: Sequence[Incident]) -> Iterator[Sign]:
                        (incident.example,) if incident.example else (), weight=incident.count, node=False)  # fmt: skip
 
 
+def _version_of(component: Component) -> str:
+    return f"{component.name} {component.version}".strip()
+
+
 def _defects(defects: Matching) -> Iterator[Sign]:
-    """One finding per component and severity: nobody reads ten of them for one upgrade."""
+    """One finding per component: nobody reads ten of them for one upgrade."""
+    serious = {_version_of(m.component) for m in defects.found if m.certain and m.defect.severity == "critical"}
     for match in defects.found:
         defect, component = match.defect, match.component
         sure = "" if match.certain else " (the version found does not tell whether it is fixed)"
         vendor = " (a vendor's build, which may be patched)" if match.vendor_build else ""
-        name = f"{component.name} {component.version}".strip()
+        name = _version_of(component)
         yield Sign(
             "KnownDefect",
             f"{defect.title}{sure}{vendor} [{defect.source}]. {defect.fix}",
             name,
             weight=max(1, len(component.nodes)),
-            # A defect that was published is a risk; critical is what was seen to happen here.
-            severity=Severity.INFO if not match.certain or defect.severity == "info" else Severity.WARNING,
+            # What was published is a risk; a warning is what would stop pods or open the node.
+            severity=Severity.WARNING if name in serious else Severity.INFO,
             effect=defect.effect,
             fix=defect.fix,
             node=False,
@@ -93,6 +99,20 @@ def _node(plugins: Plugins, occupancy: Occupancy) -> Iterator[Sign]:
     counted = node.machine is not None and node.machine.zones
     if occupancy.topology is None and (node.capacity or node.machine) and not counted:
         yield Sign("TopologyMissing", "no source lists the GPUs of this node", node.name, weight=gpus)
+
+
+def _twice_named(occupancies: Sequence[Occupancy]) -> Iterator[Sign]:
+    """UUIDs that two nodes claim: one machine cannot hold the GPU of another."""
+    owner: dict[str, str] = {}
+    shared: dict[tuple[str, str], list[str]] = {}
+    for occupancy in occupancies:
+        for uuid in filter(None, occupancy.view.uuids):
+            first = owner.setdefault(uuid, occupancy.node.name)
+            if first != occupancy.node.name:
+                shared.setdefault((occupancy.node.name, first), []).append(uuid)
+    for (name, first), uuids in shared.items():
+        gpus = f"{len(uuids)} GPU{'' if len(uuids) == 1 else 's'}"
+        yield Sign("UuidOnTwoNodes", f"{gpus} are named by {first} too, e.g. {uuids[0]}", name, weight=len(uuids))
 
 
 def _metrics(picture: Picture) -> Iterator[Sign]:

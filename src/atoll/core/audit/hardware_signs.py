@@ -34,14 +34,7 @@ def hardware_signs(occupancy: Occupancy) -> Iterator[Sign]:
     node, machine = occupancy.node, occupancy.node.machine
     if machine is None:
         return
-    for seen in machine.remarks:
-        code = seen.remark.code
-        # Of one GPU nothing about islands matters; what holders show is told of the holders.
-        told_elsewhere = code == "RewrittenIds" and any(held.rewritten for held in occupancy.held)
-        trifling = code == "NotSupported" and occupancy.state.count == 1
-        if code in _KNOWN and not told_elsewhere:
-            yield Sign(code, seen.remark.text.rstrip("."), node.name, weight=max(1, occupancy.state.count),
-                       severity=Severity.INFO if trifling else None)  # fmt: skip
+    yield from _remarks(occupancy, machine)
     for each in machine.disagreements:
         yield Sign("SourcesDisagree", disagreement_in_words(each), node.name, weight=max(1, len(each.gpus)))
     if machine.zones and occupancy.topology is None:
@@ -54,6 +47,29 @@ def hardware_signs(occupancy: Occupancy) -> Iterator[Sign]:
     for kind, check in NODE_CHECKS:
         for detail in check(machine, topology, shape):
             yield Sign(kind, detail, node.name, weight=shape.count)
+
+
+def _remarks(occupancy: Occupancy, machine: Machine) -> Iterator[Sign]:
+    """One sign per code: several sources of a node often remark upon one thing."""
+    by_code: dict[str, list[str]] = {}
+    for seen in machine.remarks:
+        by_code.setdefault(seen.remark.code, []).append(seen.remark.text.rstrip("."))
+    for code, texts in by_code.items():
+        # What holders show is told of the holders.
+        elsewhere = (code == "RewrittenIds" and any(held.rewritten for held in occupancy.held)) or (
+            code == "UnknownDevice" and any(held.strange for held in occupancy.held)
+        )
+        if code in _KNOWN and not elsewhere:
+            more = len(dict.fromkeys(texts)) - 1
+            # A tool that left something out matters where nothing else lists the GPUs.
+            partly = code == "NotSupported" and occupancy.topology is not None
+            yield Sign(
+                code,
+                texts[0] + (f" (and {more} more like it)" if more else ""),
+                occupancy.node.name,
+                weight=max(1, occupancy.state.count),
+                severity=Severity.INFO if partly else None,
+            )
 
 
 @lru_cache(maxsize=MODELS_MAX)
@@ -97,10 +113,13 @@ def _profiles(profiles: Counter[str]) -> str:
 def _numa_unknown(topology: NodeTopology, shape: Shape) -> Iterator[str]:
     domains = shape.domains(Scope.NUMA_NODE)
     if shape.count > 1 and domains.open and len(domains.open) + len(domains.closed) > 1:
-        open_ = [n for block in domains.open for n in positions(block)]
+        open_ = [n for block in domains.open for n in positions(block) if topology.devices[n].numa is None]
+        if not open_:
+            return
         index = [topology.devices[n].index for n in open_]
-        told = {topology.devices[n].numa_affinity for n in open_} - {None}
-        why = f"its affinity is the range {told.pop()}" if len(told) == 1 else "no source given tells it"
+        told = {topology.devices[n].numa_affinity for n in open_}
+        ranged = len(told) == 1 and None not in told
+        why = f"its affinity is the range {told.pop()}" if ranged else "no source given tells it"
         yield f"the NUMA node of GPU {ranges(index)} is unknown: {why}"
 
 
@@ -124,9 +143,23 @@ def _links_contradict_numa(topology: NodeTopology, shape: Shape) -> Iterator[str
 
 
 def _small(_: NodeTopology, shape: Shape) -> Iterator[str]:
+    """More GPUs than four, and no NUMA node with four of them."""
     sizes = _numa_sizes(shape)
-    if sizes and shape.count >= LARGE and max(sizes) < LARGE and len(sizes) > 1:
-        yield f"{shape.count} GPUs lie on {len(sizes)} NUMA nodes of {_sizes(sizes)}: none holds {LARGE}"
+    if sizes and shape.count > LARGE and max(sizes) < LARGE:
+        yield f"{_spread(shape, sizes)}: no node holds {LARGE}"
+
+
+def _pairs_apart(_: NodeTopology, shape: Shape) -> Iterator[str]:
+    """So few GPUs that all of them together, or even two, never share a NUMA node."""
+    sizes = _numa_sizes(shape)
+    if len(sizes) > 1 and shape.count <= LARGE:
+        told = "every pair crosses NUMA nodes" if max(sizes) == 1 else f"all {shape.count} together always cross"
+        yield f"{_spread(shape, sizes)}: {told}"
+
+
+def _spread(shape: Shape, sizes: list[int]) -> str:
+    each = f"{sizes[0]} on each" if len(set(sizes)) == 1 else _sizes(sizes)
+    return f"{shape.count} GPUs on {len(sizes)} NUMA nodes, {each}"
 
 
 def _uneven(_: NodeTopology, shape: Shape) -> Iterator[str]:
@@ -180,7 +213,9 @@ def _links_inside(topology: NodeTopology, shape: Shape) -> Iterator[str]:
     if parted and all(not group & ~block or not group & block for group in groups for block in islands):
         index = [device.index for device in topology.devices]
         words = " ".join("{" + ranges(index[n] for n in positions(group)) + "}" for group in groups)
-        yield f"of the NUMA islands only {words} {'is' if len(groups) == 1 else 'are'} linked directly"
+        pairs = [(a, b) for block in parted for a, b in combinations(positions(block), 2)]
+        joined = sum(linked[a] >> b & 1 for a, b in pairs)
+        yield f"{joined} of {len(pairs)} pairs inside the NUMA islands are linked directly, which joins {words}"
 
 
 def _unseparated(topology: NodeTopology, shape: Shape) -> Iterator[str]:
@@ -259,8 +294,15 @@ def _nics_far(machine: Machine, topology: NodeTopology, shape: Shape) -> Iterato
     for near, place in ((by_switch, "switch"), (by_root, "root")):
         if 0 < len(near) < shape.count:
             index = [topology.devices[n].index for n in range(shape.count) if n not in near]
-            yield f"GPU {ranges(index)} share no PCIe {place} with a network card, the others do"
+            verb = "shares" if len(index) == 1 else "share"
+            yield f"GPU {ranges(index)} {verb} no PCIe {place} with a network card, unlike the others"
             return
+
+
+def _mixed(topology: NodeTopology, _: Shape) -> Iterator[str]:
+    models = sorted({device.model for device in topology.devices if device.model})
+    if len(models) > 1:
+        yield f"its GPUs are {' and '.join(models[:4])}"
 
 
 def _minors(machine: Machine, _: NodeTopology, __: Shape) -> Iterator[str]:
@@ -280,6 +322,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("NumaUnknown", _numa_unknown),
     ("LinksContradictNuma", _links_contradict_numa),
     ("IslandsSmall", _small),
+    ("PairsApart", _pairs_apart),
     ("IslandsUneven", _uneven),
     ("LinksAcrossIslands", _links_across),
     ("ClosureNotClique", _ring),
@@ -287,6 +330,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("PcieMasked", _masked_pcie),
     ("UnseparatedNuma", _unseparated),
     ("LinksInsideIslands", _links_inside),
+    ("MixedModels", _mixed),
     ("RootsApart", _roots_apart),
 )
 NODE_CHECKS: tuple[tuple[str, NodeCheck], ...] = (

@@ -38,7 +38,8 @@ class Held:
         gpus: mask by position in the shape; 0 where only the count is known. count: GPUs held.
         shared: it holds a replica or a slice, so that others may hold the same GPU.
         source: where the assignment was read, None where it was only counted.
-        recorded, visible: (UUIDs as recorded, UUIDs that the container really sees) where these differ.
+        rewritten: (UUIDs as recorded, UUIDs that the container really sees) where these differ.
+        strange: recorded ids that are none of the node's GPUs.
     """
 
     label: str
@@ -48,6 +49,7 @@ class Held:
     shared: bool = False
     source: Source | None = None
     rewritten: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+    strange: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +208,8 @@ class _Lookup:
             return self.position[device_id], False
         if device_id in self.slices:
             return self.slices[device_id], True
-        plain = gpu_behind(device_id)
-        return (self.position.get(plain), True) if plain else (None, False)
+        position = self.position.get(gpu_behind(device_id) or "")
+        return position, position is not None
 
 
 Records = list[tuple[Source, SeenAllocation]]
@@ -231,17 +233,19 @@ def _same_pod(pod: AuditPod, record: SeenAllocation) -> bool:
 
 def _held_by(pod: AuditPod, told: Records, lookup: _Lookup) -> Held:
     """What a pod holds: of the most trusted source that names GPUs of this node."""
+    label, strange = f"{pod.namespace}/{pod.name}", ()  # type: str, tuple[str, ...]
     for source in sorted({source for source, _ in told}, key=lambda source: (TRUST[source.format], source.file)):
         held = _resolved([record for other, record in told if other == source], lookup)
         if held.gpus:
-            return replace(held, label=f"{pod.namespace}/{pod.name}", count=max(pod.gpus, held.count), pod=pod,
-                           source=source)  # fmt: skip
-    return Held(f"{pod.namespace}/{pod.name}", pod.gpus, pod=pod)
+            return replace(held, label=label, count=max(pod.gpus, held.count), pod=pod, source=source)
+        strange = strange or held.strange
+    return Held(label, pod.gpus, pod=pod, strange=strange)
 
 
 def _resolved(records: Iterable[SeenAllocation], lookup: _Lookup) -> Held:
     """The GPUs of one owner's records, by what the containers see where that is told."""
-    gpus, shared, unknown = 0, False, 0
+    gpus, shared = 0, False
+    strange: list[str] = []
     rewritten = None
     for record in records:
         recorded = tuple(each for _, ids in record.devices for each in ids)
@@ -253,11 +257,12 @@ def _resolved(records: Iterable[SeenAllocation], lookup: _Lookup) -> Held:
             position, part = lookup.find(each)
             shared |= part
             if position is None:
-                unknown += 1
+                strange.append(each)
             else:
                 gpus |= 1 << position
         shared |= any(lookup.find(each)[1] for each in recorded)
-    return Held("", gpus.bit_count() + unknown, gpus, shared=shared, rewritten=rewritten)
+    count = gpus.bit_count() + len(strange)
+    return Held("", count, gpus, shared=shared, rewritten=rewritten, strange=tuple(strange))
 
 
 def _strangers(records: Records, known: set[str] | None, lookup: _Lookup) -> tuple[list[Held], tuple[str, ...]]:

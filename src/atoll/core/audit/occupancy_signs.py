@@ -37,16 +37,34 @@ def _owners(occupancy: Occupancy) -> Iterator[Sign]:
             recorded, visible = (", ".join(uuids[:4]) for uuids in held.rewritten)
             yield Sign("RewrittenIds", f"{held.label} is recorded with {recorded} and sees {visible}", node.name,
                        (held.label,), weight=held.count)  # fmt: skip
+        if held.strange and shape is not None:
+            ids = _some(held.strange)
+            detail = f"{held.label} is recorded with {ids}, which this node does not have"
+            yield Sign("UnknownDevice", detail, node.name, (held.label,), weight=held.count)
         if shape is not None and is_split(occupancy, held):
             yield _split(occupancy, held, shape)
         if shape is not None and held.gpus:
             yield from _cpus_elsewhere(occupancy, held)
-    unplaced = [held for held in occupancy.held if not held.gpus and held.count]
+    yield from _overcommitted(occupancy)
+    unplaced = [held for held in occupancy.held if not held.gpus and held.count and not held.strange]
     if unplaced and shape is not None:
         yield Sign("AssignmentUnknown", f"nothing says which GPUs {_some([held.label for held in unplaced])} hold",
                    node.name, weight=sum(held.count for held in unplaced))  # fmt: skip
     if occupancy.stale:
         yield Sign("RecordsStale", f"the checkpoint still names {_some(occupancy.stale)}", node.name)
+
+
+def _overcommitted(occupancy: Occupancy) -> Iterator[Sign]:
+    """Whole GPUs that pods hold by their requests, against what the node has."""
+    node, count = occupancy.node, occupancy.state.count
+    asked = sum(held.count for held in occupancy.held if not held.shared)
+    if not node.in_cluster and node.machine is None and occupancy.held:
+        names = _some([held.label for held in occupancy.held])
+        detail = f"{names} run on it, and no Node object of that name was seen"
+        yield Sign("NodeNotSeen", detail, node.name, weight=asked)
+    elif asked > count > 0:
+        names = _some([held.label for held in sorted(occupancy.held, key=lambda held: -held.count)])
+        yield Sign("Overcommitted", f"pods hold {asked:,} of {count} GPUs: {names}", node.name, weight=asked - count)
 
 
 def _split(occupancy: Occupancy, held: Held, shape: Shape) -> Sign:
@@ -103,29 +121,37 @@ def _broken(occupancy: Occupancy) -> Iterator[Sign]:
 
 
 def _waiting(picture: Picture, occupancies: Sequence[Occupancy]) -> Iterator[Sign]:
-    """Pods without a node that ask for more than one GPU: whether islands are what they wait for."""
+    """Pods without a node: what they wait for as far as GPUs go."""
     told = [occupancy for occupancy in occupancies if occupancy.told and occupancy.takes_pods]
-    answers: dict[int, tuple[bool, str]] = {}
+    answers: dict[int, tuple[str, str]] = {}
     for pod in picture.pods:
-        if pod.node or pod.phase not in {"Pending", ""} or pod.gpus < 2:
+        if pod.node or pod.phase not in {"Pending", ""} or not pod.gpus:
             continue
         if pod.gpus not in answers:
             answers[pod.gpus] = _why_waiting(told, pod.gpus)
-        waits, why = answers[pod.gpus]
-        if waits:
-            name = f"{pod.namespace}/{pod.name}"
-            yield Sign("WaitsForIsland", f"{name} waits for {pod.gpus} GPUs: {why}", pods=(name,), weight=pod.gpus)
+        kind, why = answers[pod.gpus]
+        name = f"{pod.namespace}/{pod.name}"
+        since = f" since {pod.created}" if pod.created else ""
+        gpus = f"{pod.gpus:,} GPU{'' if pod.gpus == 1 else 's'}"
+        yield Sign(kind, f"{name} waits{since} for {gpus}: {why}", pods=(name,), weight=pod.gpus)
 
 
-def _why_waiting(told: Sequence[Occupancy], gpus: int) -> tuple[bool, str]:
-    """Whether broken islands are what a pod of that size waits for, and where."""
+def _why_waiting(told: Sequence[Occupancy], gpus: int) -> tuple[str, str]:
+    """(kind, clause) for a pod of that size."""
     verdicts = [(occupancy.node.name, verdict_on(occupancy, gpus)) for occupancy in told]
+    fits = [name for name, verdict in verdicts if isinstance(verdict, Fit)]
     broken = [name for name, verdict in verdicts if is_broken(verdict)]
     doubtful = [name for name, verdict in verdicts if is_doubtful(verdict)]
-    fits = any(isinstance(verdict, Fit) for _, verdict in verdicts)
-    words = f"{_some(broken)} {'has' if len(broken) == 1 else 'have'} as many free, and no island is intact"
     unknown = f"; of {_some(doubtful)} too little is known" if doubtful else ""
-    return bool(broken) and not fits, words + unknown
+    if fits:
+        return "WaitsElsewhere", f"{_some(fits)} could serve it whole, so it waits for something else"
+    if broken:
+        has = "has" if len(broken) == 1 else "have"
+        return "WaitsForIsland", f"{_some(broken)} {has} as many free, and no island is intact{unknown}"
+    largest = max((occupancy.state.count for occupancy in told), default=0)
+    if largest < gpus:
+        return "NeverFits", f"the largest node has {largest}" if told else "no node with GPUs was seen"
+    return "WaitsForGpus", f"no node has as many free{unknown}"
 
 
 def waiting(pods: Sequence[AuditPod]) -> int:

@@ -57,6 +57,7 @@ class AuditNode:
         capacity, allocatable: of the GPU resource; None unknown.
         resources: every extended resource of the node's allocatable that is about GPUs, e.g. nvidia.com/mig-1g.10gb.
         machine: None where nothing is known of the hardware.
+        uncounted: GPU resources that the Node offers in a number that cannot be read.
     """
 
     name: str
@@ -70,6 +71,7 @@ class AuditNode:
     kubelet_version: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     machine: Machine | None = None
+    uncounted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

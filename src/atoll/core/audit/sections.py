@@ -178,7 +178,13 @@ def _unknown_of(model: Model) -> tuple[str, ...]:
 def disagreement_in_words(each: Disagreement) -> str:
     about = f"{each.fact} of GPU {ranges(each.gpus)}" if each.gpus else each.fact
     said = "; ".join(f"{source.format} ({source.file}) says {word}" for source, word in each.said[:4])
-    return f"{about}: {said}; the first is taken"
+    kinds = {source.format for source, _ in each.said}
+    why = (
+        "both are of one kind, perhaps of two moments, and the first is taken"
+        if len(kinds) == 1
+        else "the first is taken"
+    )
+    return f"{about}: {said}; {why}"
 
 
 def _remarks(machine: Machine | None) -> tuple[str, ...]:
