@@ -116,7 +116,7 @@ def _may_have_gpus(node: AuditNode) -> bool:
         not node.in_cluster
         or node.machine is not None
         or node.capacity is not None
-        or bool(node.resources)
+        or bool(node.resources or node.uncounted)
         or any(label.startswith(_GPU_LABELS) for label in node.labels)
     )
 

@@ -110,6 +110,10 @@ class Survey:
         if len(self._blind) < BLIND_MAX:
             self._blind.append(Blind(what[:200], f"unreadable: {why}"[:400]))
 
+    def _odd(self, what: str, odd: list[str]) -> None:
+        if odd:
+            self.unreadable(what, "; ".join(dict.fromkeys(odd)))
+
     def blind(self, blind: Blind) -> None:
         self._blind.append(blind)
 
@@ -117,7 +121,9 @@ class Survey:
         self._version = version[:100]
 
     def add_node(self, node: wire.Node) -> None:
-        audited = audit_node(node, self._extra)
+        odd: list[str] = []
+        audited = audit_node(node, self._extra, odd.append)
+        self._odd(f"Node {audited.name}", odd)
         self._nodes[audited.name] = audited
         if not self._from_files and has_gpus(audited):
             self.hardware.keep(audited.name, "Node", described(node))
@@ -127,7 +133,9 @@ class Survey:
 
     def add_pod(self, pod: wire.Pod) -> None:
         self._pods_seen = True
-        audited = audit_pod(pod, self._extra)
+        odd: list[str] = []
+        audited = audit_pod(pod, self._extra, odd.append)
+        self._odd(f"Pod {pod.metadata.namespace}/{pod.metadata.name}", odd)
         if audited is not None:
             kept = self._pods if audited.gpus or audited.parts else self._claiming
             kept[audited.uid or f"{audited.namespace}/{audited.name}"] = audited

@@ -1,5 +1,6 @@
 """A Node as an audit sees it, and what its labels and annotations say of its hardware."""
 
+from collections.abc import Callable
 from sys import intern
 
 import msgspec
@@ -21,10 +22,11 @@ SHARING = ("hami.io/", "volcano.sh/", "4pd.io/")
 """Of annotations in which HAMi and its relatives register GPUs."""
 
 
-def audit_node(node: wire.Node, extra: tuple[str, ...]) -> AuditNode:
-    """Args: extra: configured names of whole GPUs."""
+def audit_node(node: wire.Node, extra: tuple[str, ...], odd: Callable[[str], None]) -> AuditNode:
+    """Args: extra: configured names of whole GPUs. odd: told of numbers that cannot be read."""
     status = node.status
-    capacity, allocatable = counted(status.capacity, extra), counted(status.allocatable, extra)
+    capacity = counted(status.capacity, extra, lambda what: odd(f"capacity {what}"))
+    allocatable = counted(status.allocatable, extra, lambda what: odd(f"allocatable {what}"))
     return AuditNode(
         name=intern(node.metadata.name),
         uid=node.metadata.uid,
@@ -33,7 +35,8 @@ def audit_node(node: wire.Node, extra: tuple[str, ...]) -> AuditNode:
         unschedulable=bool(node.spec.unschedulable),
         capacity=_whole(capacity, extra),
         allocatable=_whole(allocatable, extra),
-        resources=tuple(sorted((intern(name), count) for name, count in allocatable.items())),
+        resources=tuple(sorted((intern(name), count) for name, count in allocatable.items() if count is not None)),
+        uncounted=_uncounted(capacity, allocatable),
         kubelet_version=intern(status.node_info.kubelet_version),
         labels={
             intern(key): intern(value)
@@ -44,7 +47,7 @@ def audit_node(node: wire.Node, extra: tuple[str, ...]) -> AuditNode:
 
 
 def has_gpus(node: AuditNode) -> bool:
-    return bool(node.capacity or node.allocatable or any(count for _, count in node.resources))
+    return bool(node.capacity or node.allocatable or node.uncounted or any(count for _, count in node.resources))
 
 
 def described(node: wire.Node) -> bytes:
@@ -84,6 +87,12 @@ def inventory_reading(node: wire_atoll.GpuNode) -> Reading | None:
     return reading_of(source, inventory.topology, inventory.node)
 
 
-def _whole(counts: dict[str, int], extra: tuple[str, ...]) -> int | None:
+def _whole(counts: dict[str, int | None], extra: tuple[str, ...]) -> int | None:
+    """All of them, None where there is none or one is unknown."""
     found = [count for name, count in counts.items() if is_whole(name) or name in extra]
-    return sum(found) if found else None
+    known = [count for count in found if count is not None]
+    return sum(known) if known and len(known) == len(found) else None
+
+
+def _uncounted(*told: dict[str, int | None]) -> tuple[str, ...]:
+    return tuple(sorted({intern(name) for counts in told for name, count in counts.items() if count is None}))

@@ -1,5 +1,6 @@
 """A pod that asks for GPUs, as an audit sees it: what it asks, how it fares, and what sources say it got."""
 
+from collections.abc import Callable
 from sys import intern
 
 from atoll.adapters.kube.names import ANSWERED, ASKED_PREFIX
@@ -14,13 +15,14 @@ TEXT_MAX = 1024
 Counts = dict[str, int]
 
 
-def audit_pod(pod: wire.Pod, extra: tuple[str, ...]) -> AuditPod | None:
+def audit_pod(pod: wire.Pod, extra: tuple[str, ...], odd: Callable[[str], None]) -> AuditPod | None:
     """The pod, or None for one that asks for no GPU. One with claims may have GPUs through them, so it is kept too.
 
     Args:
         extra: configured names of whole GPUs.
+        odd: told of numbers that cannot be read; what asks for such a number is left out.
     """
-    asked = _asked(pod.spec, extra)
+    asked = _asked(pod.spec, extra, odd)
     if not asked and not pod.spec.resource_claims:
         return None
     metadata, spec, status = pod.metadata, pod.spec, pod.status
@@ -53,25 +55,27 @@ def audit_pod(pod: wire.Pod, extra: tuple[str, ...]) -> AuditPod | None:
     )
 
 
-def _asked(spec: wire.PodSpec, extra: tuple[str, ...]) -> list[tuple[str, Counts]]:
+def _asked(spec: wire.PodSpec, extra: tuple[str, ...], odd: Callable[[str], None]) -> list[tuple[str, Counts]]:
     """(container, resources) of those that run together; where only init containers ask, of the one that asks most."""
-    together = [
-        *(each for each in spec.init_containers or () if each.restart_policy == "Always"),
-        *spec.containers,
-    ]
-    asked = [(each.name, found) for each in together if (found := _of(each, extra))]
+    inits = spec.init_containers or ()
+    together = [*(each for each in inits if each.restart_policy == "Always"), *spec.containers]
+    asked = [(each.name, found) for each in together if (found := _of(each, extra, odd))]
     if asked:
         return asked
-    alone = [(each.name, found) for each in spec.init_containers or () if (found := _of(each, extra))]
+    alone = [(each.name, found) for each in inits if (found := _of(each, extra, odd))]
     return [max(alone, key=lambda each: sum(each[1].values()))] if alone else []
 
 
-def _of(container: wire.Container, extra: tuple[str, ...]) -> Counts:
+def _of(container: wire.Container, extra: tuple[str, ...], odd: Callable[[str], None]) -> Counts:
     resources = container.resources
     if resources is None or not (resources.limits or resources.requests):
         return {}
+
+    def told(what: str) -> None:
+        odd(f"container {container.name}: {what}")
+
     # The API server holds limits and requests of extended resources equal; a file may have either.
-    found = {**counted(resources.requests, extra), **counted(resources.limits, extra)}
+    found = {**counted(resources.requests, extra, told), **counted(resources.limits, extra, told)}
     return {name: count for name, count in found.items() if count}
 
 

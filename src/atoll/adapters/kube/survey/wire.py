@@ -4,7 +4,10 @@ from typing import Any
 
 import msgspec
 
-from atoll.adapters.kube.wire import Condition, OwnerReference, Quantities, Resources, Struct
+from atoll.adapters.kube.wire import Condition, OwnerReference, Struct
+
+Quantities = dict[str, Any]
+"""As they came: one that is no quantity must not hide its node or pod."""
 
 
 class Meta(Struct, frozen=True):
@@ -50,6 +53,11 @@ class Node(Struct, frozen=True):
 class Variable(Struct, frozen=True):
     name: str = ""
     value: str | None = None
+
+
+class Resources(Struct, frozen=True):
+    limits: Quantities | None = None
+    requests: Quantities | None = None
 
 
 class Container(Struct, frozen=True):
