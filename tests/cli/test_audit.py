@@ -135,5 +135,5 @@ def test_one_bad_file_among_good_ones_is_told_and_stops_nothing(
     assert run(monkeypatch, "audit", *files) == 0
 
     out = capsys.readouterr().out
-    assert "8 GPUs lie on 4 NUMA nodes of 2" in out
+    assert "8 GPUs on 4 NUMA nodes, 2 on each" in out
     assert "bundle/gpu-c/broken.txt:3" in out

@@ -1,14 +1,14 @@
 """A picture without names: every text that could identify is replaced, and the structure stays."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from atoll.core.anonymize import RULES, Kind, anonymized
 from atoll.core.audit.audit import audit
-from atoll.core.audit.picture import AuditEvent, Picture
+from atoll.core.audit.picture import AuditEvent, Blind, Picture
 from atoll.core.evidence.reading import Format, Remark, SeenAllocation, Source
 from atoll.core.topology import NodeTopology, PairLink
 from tests.core.audit.pictures import node, picture, pod, record, uuid
@@ -115,3 +115,35 @@ def test_messages_of_other_programs_are_dropped() -> None:
     (clean,) = anonymized(picture(node(), events=(event,))).events
 
     assert (clean.reason, clean.count, clean.message, clean.name) == ("FailedScheduling", 3, "", "pod-1")
+
+
+def test_a_pod_without_an_owner_has_none_afterwards_and_unknown_kinds_of_owners_are_not_named() -> None:
+    seen = picture(node(), pods=(pod("bare", "n1", (0,)), pod("owned", "n1", (1,), controller="AcmeJob/secret")))
+
+    bare, owned = anonymized(seen).pods
+
+    assert (bare.controller, owned.controller) == ("", "Owner/pod-3")
+
+
+def test_what_could_not_be_read_keeps_kinds_of_objects_and_loses_names_of_files() -> None:
+    blind = (
+        Blind("acme-corp.txt:3", "refused: found acme"),
+        Blind("events", "forbidden", "atoll manifests audit-rbac | kubectl apply -f -"),
+        Blind("devices.scheduling.koordinator.sh", "not installed", expected=True),
+        Blind("notes-of-bob.md", "found no topology", expected=True),
+    )
+
+    clean = anonymized(picture(node(), blind=blind))
+
+    assert [each.what for each in clean.blind] == [
+        "file-2", "events", "devices.scheduling.koordinator.sh", "file-3",
+    ]  # fmt: skip
+    assert clean.origin == "a snapshot without names"
+
+
+def test_only_labels_that_tell_a_model_or_a_setting_are_kept() -> None:
+    labels = {"nvidia.com/gpu.product": "H100", "nvidia.com/gpu.machine": "ACME-Box", "team": "secret"}
+
+    (clean,) = anonymized(picture(replace(node(), labels=labels))).nodes
+
+    assert clean.labels == {"nvidia.com/gpu.product": "H100"}

@@ -7,7 +7,7 @@ later cannot leak. Words of other programs (messages) are dropped; our own sente
 
 import re
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -65,7 +65,7 @@ RULES: Mapping[type[Any], Mapping[str, Kind]] = {
     },
     Component: {"name": _K, "version": _K, "image": Kind.IMAGE, "nodes": Kind.NODE, "settings": _K},
     Metric: {"name": _K},
-    Blind: {"what": Kind.OURS, "remedy": _K},
+    Blind: {"what": Kind.FILE, "remedy": _K},
     Machine: {"name": Kind.NODE, "versions": _K, "registered": Kind.GPU},
     Source: {"file": Kind.FILE},
     Remark: {"code": _K, "text": Kind.OURS},
@@ -98,12 +98,21 @@ RULES: Mapping[type[Any], Mapping[str, Kind]] = {
 }  # fmt: skip
 """What the texts of each class are; a tuple of texts has the kind of its members. Enums and numbers are kept."""
 
-LABELS_KEPT = ("nvidia.com/", "amd.com/", "feature.node.kubernetes.io/", "kubernetes.io/arch", "kubernetes.io/os")
+LABELS_KEPT = (
+    "nvidia.com/gpu.count", "nvidia.com/gpu.family", "nvidia.com/gpu.memory", "nvidia.com/gpu.product",
+    "nvidia.com/gpu.replicas", "nvidia.com/gpu.sharing-strategy", "nvidia.com/mig", "nvidia.com/cuda",
+    "amd.com/gpu", "kubernetes.io/arch", "kubernetes.io/os",
+)  # fmt: skip
+"""What labels begin with that tell a model or a setting. `gpu.machine` is a board's name and may be its owner's."""
+OWNERS = frozenset({"ReplicaSet", "StatefulSet", "DaemonSet", "Job", "ReplicationController", "PyTorchJob", "MPIJob",
+                    "TFJob", "RayCluster", "PodGroup", "Workload", "Node"})  # fmt: skip
+ORIGIN = "a snapshot without names"
 METRIC_LABELS = {"UUID": Kind.GPU, "gpu": Kind.KEEP, "modelName": Kind.KEEP, "pod": Kind.POD,
                  "namespace": Kind.NAMESPACE, "Hostname": Kind.NODE, "container": Kind.CONTAINER}  # fmt: skip
 VENDORS = ("nvidia.com/", "amd.com/", "gpu.intel.com/", "habana.ai/", "huawei.com/", "koordinator.sh/", "volcano.sh/",
            "hami.io/", "kubernetes.io/", "atoll.dev/")  # fmt: skip
 COMMON = frozenset({"", "cpu", "memory", "ephemeral-storage", "pods", "kube-system", "default", "gpu-operator"})
+_API_KIND = re.compile(r"[a-z][a-z ]{2,40}|[a-z]+(?:\.[a-z0-9-]+){1,6}")
 _WORD = re.compile(r"[\w.:-]+")
 _PLAIN = re.compile(r"[\d:.,x-]+")
 _REPLICA = re.compile(r"(::\d{1,6}|-\d{1,4})$")
@@ -116,7 +125,7 @@ def anonymized(picture: Picture) -> Picture:
     # Twice: only after all names are known can our own sentences be rid of them.
     names.walk(picture)
     names.complete = True
-    return names.walk(picture)
+    return replace(names.walk(picture), origin=ORIGIN)
 
 
 class _Names:
@@ -138,6 +147,8 @@ class _Names:
         return type(value)(**changed)
 
     def _of(self, owner: object, name: str, value: Any, kind: Kind) -> Any:  # noqa: ANN401
+        if isinstance(owner, Blind) and name == "what" and (owner.expected or owner.remedy.startswith("atoll ")):
+            return value if _API_KIND.fullmatch(value) else self._text(value, kind)
         if isinstance(owner, AuditNode) and name == "labels":
             return {key: label for key, label in value.items() if key.startswith(LABELS_KEPT)}
         if isinstance(owner, Metric) and name == "labels":
@@ -178,8 +189,9 @@ class _Names:
             case Kind.GPU:
                 return self._gpu(text)
             case Kind.OWNER:
-                head, slash, name = text.partition("/")
-                return f"{head}/{self._name(Kind.POD, name)}" if slash else self._name(Kind.POD, text)
+                head, _, name = text.partition("/")
+                kind_of_owner = head if head in OWNERS else "Owner"
+                return f"{kind_of_owner}/{self._name(Kind.POD, name)}" if text else ""
             case Kind.IMAGE:
                 return text.rsplit("/", 1)[-1]
             case Kind.RESOURCE:

@@ -109,7 +109,7 @@ def _size(size: Doc) -> Sequence[Content]:
         ),
         join(el("code", size["best"]), " ", el("span", f"of {count(size.get('fits'), 'node')}", class_="quiet"))
         if size.get("best")
-        else "nowhere now",
+        else ("nowhere now" if size.get("fits") is not None else "unknown now"),
         join(
             el("span", f"{count(len(broken), 'node')}: {gpus} free, none intact", class_="broken"),
             chips(broken, "nodes"),

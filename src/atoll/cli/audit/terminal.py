@@ -127,9 +127,9 @@ class _Printer:
             return
         self._title("What a Restricted pod would get from Atoll now")
         rows = [("GPUs", "whole now", "if empty", "nodes that fit", "Atoll takes", "enough free, none intact")]
-        known = report.totals.free is not None
         for size in report.sizes:
             broken = _names(size.enough_but_broken)
+            known = size.fits is not None
             now = (str(size.slots), str(size.fits), size.best or "-", broken or "-") if known else ("?", "?", "?", "?")
             rows.append((str(size.gpus), now[0], str(size.slots_empty), *now[1:]))
         for line in columns(rows):

@@ -13,6 +13,7 @@ from atoll.core.scope import Scope
 
 REJECTED = {TOPOLOGY: "TopologyRejected", ADMISSION: "AdmissionRejected"}
 REJECTING = frozenset({"restricted", "single-numa-node"})
+GRAVITY = {"critical": 3, "warning": 2}
 RIGHTS = "atoll manifests"
 """The remedy of what was not allowed begins so."""
 MESSAGE_MAX = 160
@@ -63,7 +64,7 @@ def _defects(defects: Matching) -> Iterator[Sign]:
             "KnownDefect",
             f"{defect.title}{sure}{vendor} [{defect.source}]. {defect.fix}",
             name,
-            weight=max(1, len(component.nodes)),
+            weight=GRAVITY.get(defect.severity, 1),
             # What was published is a risk; a warning is what would stop pods or open the node.
             severity=Severity.WARNING if name in serious else Severity.INFO,
             effect=defect.effect,

@@ -112,9 +112,9 @@ def _size_view(all_nodes: Sequence[Occupancy], told: Sequence[Occupancy], fleet:
     decision = decide(fleet.snapshot(), wish(size)) if fits else None
     return SizeView(
         gpus=size,
-        fits=fits,
+        fits=fits if told else None,
         best=decision.node if isinstance(decision, Placement) else "",
-        slots=sum(slot.now or 0 for occupancy in told for slot in slots_of(occupancy, (size,))),
+        slots=sum(slot.now or 0 for occupancy in told for slot in slots_of(occupancy, (size,))) if told else None,
         slots_empty=sum(slot.empty for occupancy in all_nodes for slot in slots_of(occupancy, (size,))),
         enough_but_broken=tuple(broken),
         refused=tuple(sorted(refused.items())),

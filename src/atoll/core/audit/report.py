@@ -179,16 +179,17 @@ class SizeView:
     """What a pod that asks for `gpus` whole GPUs under Restricted would get from Atoll now.
 
     Attributes:
-        fits: nodes that could serve it now. best: the node Atoll would take, "" if none.
+        fits: nodes that could serve it now; None where nothing is known of who holds what.
+        best: the node Atoll would take, "" if none.
         slots: how many such pods fit at once now; slots_empty: if nothing ran.
         enough_but_broken: nodes with that many free GPUs and no intact domain: "k free, none intact".
         refused: (reason code, number of nodes).
     """
 
     gpus: int
-    fits: int
+    fits: int | None
     best: str
-    slots: int
+    slots: int | None
     slots_empty: int
     enough_but_broken: tuple[str, ...] = ()
     refused: tuple[tuple[str, int], ...] = ()
