@@ -26,6 +26,7 @@ class Claim:
 
     name: str
     devices: tuple[Device, ...]
+    user: str  # name of the pod, "" where it is not told
 
 
 class Offers:
@@ -72,22 +73,25 @@ class Claims:
         key = f"{claim.metadata.namespace}/{claim.metadata.name}"
         for user in claim.status.reserved_for or ():
             if user.resource == "pods":
-                self._by_pod.setdefault(user.uid, {})[key] = Claim(key, devices)
+                self._by_pod.setdefault(user.uid, {})[key] = Claim(key, devices, user.name)
 
     def told(self, pod: AuditPod, named: Named) -> AuditPod:
         """The pod with what its claims say, and with the GPUs that it holds through them alone."""
-        found = self._by_pod.get(pod.uid)
+        found = self._of(pod)
         if not found:
             return pod
         records = tuple(self._records(pod, found, named))
-        held = len({device for claim in found.values() for device in claim.devices})
+        held = len({device for claim in found for device in claim.devices})
         return replace(pod, recorded=(*records, *pod.recorded), gpus=pod.gpus or held)
 
-    def concern(self, uid: str) -> bool:
-        return uid in self._by_pod
+    def concern(self, pod: AuditPod) -> bool:
+        return bool(self._of(pod))
 
-    def _records(self, pod: AuditPod, found: dict[str, Claim], named: Named) -> Iterator[tuple[Source, SeenAllocation]]:
-        for claim in found.values():
+    def _of(self, pod: AuditPod) -> list[Claim]:
+        return [claim for claim in self._by_pod.get(pod.uid, {}).values() if claim.user in {"", pod.name}]
+
+    def _records(self, pod: AuditPod, found: list[Claim], named: Named) -> Iterator[tuple[Source, SeenAllocation]]:
+        for claim in found:
             ids = tuple(dict.fromkeys(named(pod.node, device) for device in claim.devices))
             source = Source(Format.RESOURCE_CLAIM, f"ResourceClaim {claim.name}")
             container = pod.by_container[0][0] if len(pod.by_container) == 1 else ""

@@ -33,6 +33,7 @@ from atoll.adapters.kube.survey.hardware import Hardware
 from atoll.adapters.kube.survey.nodes import audit_node, described, has_gpus
 from atoll.adapters.kube.survey.pods import audit_pod
 from atoll.adapters.kube.survey.resources import is_whole
+from atoll.adapters.kube.survey.twice import Latest, differing, sharing
 from atoll.core.audit.picture import AuditEvent, AuditNode, AuditPod, Blind, Component, Picture, Role
 from atoll.core.errors import DumpError
 from atoll.core.evidence.machine import Machine
@@ -58,10 +59,9 @@ class Survey:
     def __init__(self, resources: tuple[str, ...] = (GPU_RESOURCE,), *, from_files: bool = True) -> None:
         self._extra = resources
         self._from_files = from_files
-        self._nodes: dict[str, AuditNode] = {}
+        self._nodes: Latest[str, AuditNode] = Latest()
         self.hardware = Hardware(self.unreadable)
-        self._pods: dict[str, AuditPod] = {}
-        self._claiming: dict[str, AuditPod] = {}  # that hold GPUs through claims, if at all
+        self._pods: Latest[tuple[str, ...], AuditPod] = Latest()
         self._claims = Claims()
         self._events: dict[tuple[str, ...], AuditEvent] = {}
         self._found: dict[tuple[str, str], Found] = {}
@@ -124,8 +124,8 @@ class Survey:
         odd: list[str] = []
         audited = audit_node(node, self._extra, odd.append)
         self._odd(f"Node {audited.name}", odd)
-        self._nodes[audited.name] = audited
-        if not self._from_files and has_gpus(audited):
+        newest = self._nodes.add(audited.name, audited.name, audited, node.metadata)
+        if newest and not self._from_files and has_gpus(audited):
             self.hardware.keep(audited.name, "Node", described(node))
 
     def pods_were_listed(self) -> None:
@@ -135,10 +135,10 @@ class Survey:
         self._pods_seen = True
         odd: list[str] = []
         audited = audit_pod(pod, self._extra, odd.append)
-        self._odd(f"Pod {pod.metadata.namespace}/{pod.metadata.name}", odd)
+        name = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        self._odd(f"Pod {name}", odd)
         if audited is not None:
-            kept = self._pods if audited.gpus or audited.parts else self._claiming
-            kept[audited.uid or f"{audited.namespace}/{audited.name}"] = audited
+            self._pods.add(_key(audited), name, audited, pod.metadata)
 
     def add_event(self, event: wire.Event) -> None:
         audited = audit_event(event)
@@ -178,16 +178,18 @@ class Survey:
             self.unreadable(f"GPULedger {record.node}", record.unreadable)
 
     def picture(self, origin: str, taken: str, readings: Readings | None = None) -> Picture:
-        """Everything that was seen. Args: readings: of hardware, by node; nodes that no Node object names are added."""
+        """Everything that was seen. Nodes that only readings or pods name are added.
+
+        Args:
+            readings: of hardware, by node.
+        """
         told = readings or {}
-        self._pods = dict(self._pods_with_claims(told))
-        unnamed = [name for name in dict.fromkeys((*told, *self.hardware.nodes)) if name not in self._nodes]
-        nodes = [self._with_machine(node, told.get(name, ())) for name, node in self._nodes.items()]
-        nodes += [
-            AuditNode(name, machine=machine)
-            for name in unnamed
-            if (machine := self.hardware.machine(name, told.get(name, ()))) is not None
-        ]
+        pods = tuple(self._with_grants(self._pods_with_claims(told)))
+        nodes = [*self._described(told)]
+        seen = {node.name for node in nodes}
+        unseen = dict.fromkeys(pod.node for pod in pods if pod.holds and pod.node not in seen)
+        nodes += [AuditNode(name) for name in unseen]
+        self._tell_of_copies(pods)
         if self._events_left_out:
             text = f"{self._events_left_out:,} further events were left out"
             self.blind(Blind("events", text, "kubectl get events -A", expected=True))
@@ -195,13 +197,28 @@ class Survey:
             origin=origin,
             taken=taken,
             nodes=tuple(sorted(nodes, key=lambda node: node.name)),
-            pods=tuple(sorted(self._with_grants(), key=lambda pod: (pod.namespace, pod.name))),
-            events=self._relevant_events(),
+            pods=tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name))),
+            events=self._relevant_events(pods),
             components=tuple(self._components(nodes)),
             blind=tuple(self._blind),
             gpu_resources=self._resources(nodes),
             pods_seen=self._pods_seen,
         )
+
+    def _described(self, told: Readings) -> Iterable[AuditNode]:
+        """The nodes with their hardware, also those of which only the hardware was described."""
+        for name, node in self._nodes.kept.items():
+            yield self._with_machine(node, told.get(name, ()))
+        for name in dict.fromkeys((*told, *self.hardware.nodes)):
+            if name not in self._nodes.kept:
+                machine = self.hardware.machine(name, told.get(name, ()))
+                if machine is not None:
+                    yield AuditNode(name, machine=machine)
+
+    def _tell_of_copies(self, pods: Iterable[AuditPod]) -> None:
+        if self._from_files:  # a live list that began again reads what changed meanwhile once more
+            told = *differing("Node", self._nodes.differing), *differing("Pod", self._pods.differing), *sharing(pods)
+            self._blind += told[:BLIND_MAX]
 
     def _with_machine(self, node: AuditNode, readings: tuple[Reading, ...]) -> AuditNode:
         machine = self.hardware.machine(node.name, readings)
@@ -209,19 +226,19 @@ class Survey:
             return node
         return replace(node, machine=machine)
 
-    def _pods_with_claims(self, readings: Readings) -> Iterable[tuple[str, AuditPod]]:
+    def _pods_with_claims(self, readings: Readings) -> Iterable[AuditPod]:
         named = Offers(lambda node: (*readings.get(node, ()), *self.hardware.slices(node)))
-        for key, pod in (*self._pods.items(), *self._claiming.items()):
-            if key in self._pods or self._claims.concern(pod.uid):
-                yield key, self._claims.told(pod, named.uuid)
+        for pod in self._pods.kept.values():
+            if pod.gpus or pod.parts or self._claims.concern(pod):
+                yield self._claims.told(pod, named.uuid)
 
-    def _with_grants(self) -> Iterable[AuditPod]:
+    def _with_grants(self, pods: Iterable[AuditPod]) -> Iterable[AuditPod]:
         """The pods, with what the ledgers say they were granted."""
-        pods = dict(self._pods)
+        found = {_key(pod): pod for pod in pods}
         for record in self._ledgers.values():
             source = Source(Format.LEDGER, f"GPULedger {record.node}")
             for grant in record.grants:
-                pod = pods.get(grant.owner.uid)
+                pod = found.get((grant.owner.uid, grant.owner.namespace, grant.owner.name))
                 if pod is None or not grant.uuids_known:
                     continue
                 told = tuple(
@@ -229,11 +246,11 @@ class Survey:
                                             pod.uid, pod.namespace, pod.name))
                     for each in grant.containers if each.parts
                 )  # fmt: skip
-                pods[pod.uid] = replace(pod, recorded=(*pod.recorded, *told))
-        return pods.values()
+                found[_key(pod)] = replace(pod, recorded=(*pod.recorded, *told))
+        return found.values()
 
-    def _relevant_events(self) -> tuple[AuditEvent, ...]:
-        gpu_pods = {(pod.namespace, pod.name) for pod in self._pods.values()}
+    def _relevant_events(self, pods: Iterable[AuditPod]) -> tuple[AuditEvent, ...]:
+        gpu_pods = {(pod.namespace, pod.name) for pod in pods}
         kept = [event for event in self._events.values() if concerns(event, gpu_pods, self._pods_seen)]
         latest = sorted(kept, key=lambda event: (event.last, event.namespace, event.name), reverse=True)
         return tuple(latest[:EVENTS_MAX])
@@ -245,7 +262,7 @@ class Survey:
         for policies in self._policies.values():
             yield from policies
         for _, found in sorted(self._found.items(), key=lambda entry: entry[0]):
-            places = placed(found, self._nodes.values())
+            places = placed(found, self._nodes.kept.values())
             if places is not None:
                 yield with_settings(replace(found.component, nodes=places), self._configured(found))
 
@@ -260,6 +277,10 @@ class Survey:
     def _resources(self, nodes: list[AuditNode]) -> tuple[str, ...]:
         seen = {name for node in nodes for name, _ in node.resources if is_whole(name)}
         return tuple(dict.fromkeys((*self._extra, *sorted(seen))))
+
+
+def _key(pod: AuditPod) -> tuple[str, ...]:
+    return pod.uid, pod.namespace, pod.name
 
 
 def _versions(machine: Machine | None) -> Mapping[str, str]:

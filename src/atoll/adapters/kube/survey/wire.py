@@ -14,6 +14,7 @@ class Meta(Struct, frozen=True):
     name: str = ""
     namespace: str = ""
     uid: str = ""
+    resource_version: str = ""
     creation_timestamp: str | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
