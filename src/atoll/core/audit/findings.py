@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from atoll.core.audit.kinds import KINDS, Kind
 from atoll.core.audit.report import Finding, Severity
+from atoll.core.audit.vendors import Vendor, command_for
 
 EVIDENCE_MAX = 12
 
@@ -20,7 +21,7 @@ class Sign:
         kind: a code of `KINDS`. detail: what was seen, a clause that follows the node's name.
         where: node, file, controller, or "" for the cluster; `node` tells whether it is a node.
         weight: GPUs concerned. severity, effect, fix, command: where they differ from the kind's.
-        apart: signs of one kind that differ in this are findings of their own.
+        vendor: whose commands help there. apart: signs of one kind that differ in this are findings of their own.
     """
 
     kind: str
@@ -34,6 +35,7 @@ class Sign:
     command: str = ""
     node: bool = True
     apart: str = ""
+    vendor: Vendor = Vendor.NVIDIA
 
 
 _RANK = {kind.code: rank for rank, kind in enumerate(KINDS)}
@@ -76,7 +78,7 @@ def _finding(kind: Kind, severity: Severity, signs: list[Sign]) -> Finding:
         ),
         effect=(first.effect if len(signs) == 1 else "") or kind.effect,
         fix=(first.fix if len(told) == 1 else "") or kind.fix or first.fix,
-        command=first.command or kind.command,
+        command=first.command or command_for(first.vendor, kind.command),
         nodes=tuple(dict.fromkeys(sign.where for sign in signs if sign.where and sign.node)),
         pods=tuple(dict.fromkeys(pod for sign in signs for pod in sign.pods)),
         weight=sum(sign.weight for sign in signs),

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from itertools import combinations
 
@@ -11,6 +12,7 @@ from atoll.core.audit.models import Model
 from atoll.core.audit.occupancy import Occupancy
 from atoll.core.audit.report import Severity
 from atoll.core.audit.sections import disagreement_in_words, ranges
+from atoll.core.audit.vendors import Vendor, vendor_of
 from atoll.core.evidence.machine import Machine
 from atoll.core.evidence.reading import Zone
 from atoll.core.gpuset import positions
@@ -31,9 +33,15 @@ NodeCheck = Callable[[Machine, NodeTopology, Shape], Iterator[str]]
 
 def hardware_signs(occupancy: Occupancy) -> Iterator[Sign]:
     """Signs of one node, from what its sources remarked and from the topology they make."""
-    node, machine = occupancy.node, occupancy.node.machine
-    if machine is None:
-        return
+    machine = occupancy.node.machine
+    if machine is not None:
+        vendor = vendor_of(machine)
+        for sign in _signs(occupancy, machine):
+            yield sign if vendor is Vendor.NVIDIA else replace(sign, vendor=vendor)
+
+
+def _signs(occupancy: Occupancy, machine: Machine) -> Iterator[Sign]:
+    node = occupancy.node
     yield from _remarks(occupancy, machine)
     for each in machine.disagreements:
         yield Sign("SourcesDisagree", disagreement_in_words(each), node.name, weight=max(1, len(each.gpus)))
