@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from atoll.adapters.formats.text.documents import documents, embedded, items_of, looks_structured
+from atoll.adapters.formats.text.documents import documents, embedded, items_of, looks_structured, odd_members
 from atoll.adapters.formats.text.text import DumpFile, DumpText, decode
 from atoll.core.errors import DumpError
 
@@ -131,6 +131,29 @@ def test_lists_in_lists_are_flattened() -> None:
     body = '{"kind": "List", "items": [{"kind": "List", "items": [{"kind": "Pod"}]}, {"kind": "Node"}]}'
 
     assert [member.value["kind"] for member in items_of(documents(text(body))[0])] == ["Pod", "Node"]
+
+
+ODD_LISTS = {
+    '{"kind": "List", "items": {"a": 1}}': ("items that are a mapping", 1),
+    '{"kind": "PodList", "items": null}': ("items that are null", 1),
+    '{"kind": "List", "items": "x"}': ('items that are the text "x"', 1),
+    "kind: List\nitems:\n- kind: Pod\n- 1\n": ("an item that is a number", 4),
+    "kind: List\nitems:\n- kind: Pod\n- null\n- a\n- [1]\n": ("an item that is null and 2 more like it", 4),
+    "kind: NodeList\nitems:\n- kind: Pod\n- true\n": ("an item that is true or false", 4),
+    '{"kind": "List", "items": [{"kind": "List", "items": ["a"]}]}': ('an item that is the text "a"', 1),
+}
+
+
+@pytest.mark.parametrize(("body", "found", "line"), [(body, *told) for body, told in ODD_LISTS.items()])
+def test_what_is_no_object_in_a_list_is_told_with_its_line(body: str, found: str, line: int) -> None:
+    (error,) = odd_members("f", documents(text(body))[0])
+
+    assert (error.file, error.line, error.found) == ("f", line, found)
+
+
+@pytest.mark.parametrize("body", ['{"kind": "List", "items": []}', '{"items": 1}', "kind: Pod\nitems: 1\n", "[1, 2]"])
+def test_what_is_no_list_of_objects_has_no_members_to_doubt(body: str) -> None:
+    assert list(odd_members("f", documents(text(body))[0])) == []
 
 
 STRUCTURED = {

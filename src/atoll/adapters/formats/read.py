@@ -16,7 +16,7 @@ from atoll.adapters.formats.nvidia_smi.failures import find_failure
 from atoll.adapters.formats.nvidia_smi.header import find_header, starts_row
 from atoll.adapters.formats.nvidia_smi.tokens import words
 from atoll.adapters.formats.readers import XML_FORMATS, TextFormat, object_formats, text_formats
-from atoll.adapters.formats.text.documents import Document, Value, documents, items_of, looks_structured
+from atoll.adapters.formats.text.documents import Document, Value, documents, items_of, looks_structured, odd_members
 from atoll.adapters.formats.text.json_weight import Scale
 from atoll.adapters.formats.text.text import DumpFile, DumpText, decode
 from atoll.adapters.formats.text.xml_tree import find_xml, parse_xml
@@ -118,6 +118,7 @@ def _structured(text: DumpText, scale: Scale | None) -> FileContent:
     refused: list[DumpError] = []
     slices: list[tuple[Value, int]] = []  # of one node in several objects, so they are read together
     for document in found:
+        refused += odd_members(text.name, document)
         for item in items_of(document):
             if resource_slice.recognises(item.value):
                 slices.append((item.value, item.line))

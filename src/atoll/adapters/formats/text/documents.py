@@ -12,9 +12,9 @@ from atoll.adapters.formats.text.json_text import START, Value, embedded, json_v
 from atoll.adapters.formats.text.json_weight import Scale, TooMuchMemory
 from atoll.adapters.formats.text.text import TEXT_BYTES_MAX, DumpText
 from atoll.adapters.formats.text.yaml_text import PROMPT, yaml_values
-from atoll.core.errors import DumpError
+from atoll.core.errors import DumpError, quoted
 
-__all__ = ["Document", "Value", "documents", "embedded", "items_of", "looks_structured"]
+__all__ = ["Document", "Value", "documents", "embedded", "items_of", "looks_structured", "odd_members"]
 
 JSON_MAX = 256 << 20
 YAML_MAX = 16 << 20
@@ -79,11 +79,46 @@ def items_of(document: Document) -> tuple[Document, ...]:
     return tuple(_flattened(document))
 
 
+def odd_members(name: str, document: Document) -> Iterator[DumpError]:
+    """What stands in lists where objects should be, one refusal per list. `items_of` keeps the objects beside it."""
+    value, lines = document.value, document.item_lines
+    if not _is_list(value):
+        return
+    listed = value["items"]
+    if not isinstance(listed, list):
+        yield _no_objects(name, document.line, f"items that are {_in_words(listed)}")
+        return
+    odd = [at for at, member in enumerate(listed) if not isinstance(member, dict)]
+    if odd:
+        line = lines[odd[0]] if odd[0] < len(lines) else document.line
+        more = f" and {len(odd) - 1:,} more like it" if len(odd) > 1 else ""
+        yield _no_objects(name, line, f"an item that is {_in_words(listed[odd[0]])}{more}")
+    for at, member in enumerate(listed):
+        if _is_list(member):
+            yield from odd_members(name, Document(member, lines[at] if at < len(lines) else document.line))
+
+
+def _is_list(value: Value) -> bool:
+    return isinstance(value, dict) and str(value.get("kind")).endswith("List") and "items" in value
+
+
+def _in_words(value: Value) -> str:
+    if isinstance(value, str):
+        return f"the text {quoted(value[:80])}"
+    words = {dict: "a mapping", list: "a list", bool: "true or false", int: "a number", float: "a number"}
+    return "null" if value is None else words.get(type(value), "no object")
+
+
+def _no_objects(name: str, line: int, found: str) -> DumpError:
+    expected = "a list of objects with a kind"
+    return DumpError(name, line, 1, found=found, expected=expected, remedy="Save the list again.")
+
+
 def _flattened(document: Document) -> Iterator[Document]:
     value, lines = document.value, document.item_lines
     if isinstance(value, list) and value and all(isinstance(item, dict) and "kind" in item for item in value):
         members, added = value, {}
-    elif isinstance(value, dict) and str(value.get("kind")).endswith("List") and "items" in value:
+    elif _is_list(value):
         listed = value["items"]
         members = listed if isinstance(listed, list) else []
         kind = str(value["kind"]).removesuffix("List")
