@@ -6,7 +6,8 @@ from atoll.core.audit.audit import audit
 from atoll.core.audit.defects import Defect
 from atoll.core.audit.picture import AuditEvent, AuditPod, Blind, Component, Metric, Picture, Role
 from atoll.core.audit.report import Answer, Finding, GpuState, Severity
-from tests.core.audit.pictures import node, picture, pod, uuid
+from atoll.core.evidence.reading import Format, Source
+from tests.core.audit.pictures import PODS, node, picture, pod, record, uuid
 
 
 def findings(seen: Picture) -> dict[str, Finding]:
@@ -232,3 +233,49 @@ def test_each_node_has_the_plugin_that_runs_on_it() -> None:
 
     plugins = {each.name: dict(each.facts)["device plugin"] for each in report.nodes}
     assert plugins == {"n1": "nvidia-device-plugin v0.17.1", "n2": "hami v2.7.0"}
+
+
+def test_commands_are_those_of_the_vendor() -> None:
+    def commands(form: Format) -> set[str]:
+        (seen,) = (node(islands="????"),)
+        bare = replace(seen.machine, sources=(Source(form, "f"),), gpus=())
+        topology = bare.topology.with_devices(tuple(replace(gpu, uuid=None) for gpu in bare.topology.devices))
+        return {f.command for f in audit(picture(replace(seen, machine=replace(bare, topology=topology)))).findings}
+
+    assert "nvidia-smi -L" in commands(Format.NVIDIA_SMI_TOPO)
+    assert "amd-smi list" in commands(Format.AMD_SMI)
+    others = (Format.AMD_SMI, Format.NPU_SMI, Format.MX_SMI)
+    assert not [each for form in others for each in commands(form) if "nvidia" in each]
+
+
+def test_records_of_another_nodes_gpus_are_told_and_free_nothing() -> None:
+    stray = pod("a", "n1", 2, recorded=((PODS, record(("GPU-of-another-1", "GPU-of-another-2"))),))
+
+    report = audit(picture(node(), pods=(stray,)))
+
+    assert report.totals.free == 6
+    assert report.findings[0].title == (
+        "n1: team/a is recorded with GPU-of-another-1, GPU-of-another-2, which this node does not have"
+    )
+
+
+def test_every_waiting_pod_is_told_what_it_waits_for() -> None:
+    pods = (
+        pod("full", "n1", tuple(range(6))), pod("huge", "", 16, phase="Pending"), pod("six", "", 6, phase="Pending"),
+        pod("one", "", 1, phase="Pending"),
+    )  # fmt: skip
+
+    told = {f.code: f.title for f in audit(picture(node(), pods=pods)).findings}
+
+    assert told["NeverFits"] == "team/huge waits for 16 GPUs: the largest node has 8"
+    assert told["WaitsForGpus"].endswith("waits for 6 GPUs: no node has as many free")
+    assert told["WaitsElsewhere"].endswith("n1 could serve it whole, so it waits for something else")
+
+
+def test_more_gpus_than_a_node_has_and_one_uuid_on_two_nodes_are_told() -> None:
+    clone = replace(node("n2"), machine=node("n1").machine)
+
+    found = findings(picture(node("n1"), clone, pods=(pod("greedy", "n1", 99_999),)))
+
+    assert found["Overcommitted"].title == "n1: pods hold 99,999 of 8 GPUs: team/greedy"
+    assert found["UuidOnTwoNodes"].title == f"n2: 8 GPUs are named by n1 too, e.g. {uuid('n1', 0)}"
