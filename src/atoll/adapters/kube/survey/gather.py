@@ -28,7 +28,7 @@ from atoll.adapters.kube.survey.components import (
     placed,
     with_settings,
 )
-from atoll.adapters.kube.survey.events import audit_event, concerns
+from atoll.adapters.kube.survey.events import audit_event, concerns, later
 from atoll.adapters.kube.survey.hardware import Hardware
 from atoll.adapters.kube.survey.nodes import audit_node, described, has_gpus
 from atoll.adapters.kube.survey.pods import audit_pod
@@ -144,9 +144,13 @@ class Survey:
         audited = audit_event(event)
         if audited is None:
             return
-        key = (event.metadata.namespace, event.metadata.name, event.metadata.uid)
-        if len(self._events) < CANDIDATES_MAX or key in self._events:
-            self._events[key] = audited
+        key: tuple[str, ...] = (event.metadata.namespace, event.metadata.name, event.metadata.uid)
+        if not any(key[1:]):
+            key = audited.namespace, audited.kind, audited.name, audited.reason, audited.message
+        known = self._events.get(key)
+        if len(self._events) < CANDIDATES_MAX or known:
+            # Both groups of the API tell of the same event, and a later copy of it counts on.
+            self._events[key] = later(known, audited) if known else audited
         else:
             self._events_left_out += 1
 

@@ -5,6 +5,7 @@ from sys import intern
 
 from atoll.adapters.kube.names import ANSWERED, ASKED_PREFIX
 from atoll.adapters.kube.survey import wire
+from atoll.adapters.kube.survey.moments import moment
 from atoll.adapters.kube.survey.recorded import recorded
 from atoll.adapters.kube.survey.resources import counted, is_whole
 from atoll.core.audit.picture import AuditPod
@@ -43,8 +44,8 @@ def audit_pod(pod: wire.Pod, extra: tuple[str, ...], odd: Callable[[str], None])
         gpus=sum(whole.values()),
         by_container=tuple((intern(name), count) for name, count in whole.items() if count),
         parts=tuple(sorted((intern(name), count) for name, count in parts.items())),
-        created=metadata.creation_timestamp or "",
-        started=status.start_time or "",
+        created=moment(metadata.creation_timestamp),
+        started=moment(status.start_time),
         ended=_ended(status),
         controller=_controller(metadata),
         priority=spec.priority or 0,
@@ -83,7 +84,7 @@ def _ended(status: wire.PodStatus) -> str:
     if status.phase not in {"Succeeded", "Failed"}:
         return ""
     ends = [
-        each.state.terminated.finished_at or ""
+        moment(each.state.terminated.finished_at)
         for each in status.container_statuses or ()
         if each.state and each.state.terminated
     ]

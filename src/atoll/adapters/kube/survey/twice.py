@@ -4,6 +4,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 from atoll.adapters.kube.survey import wire
+from atoll.adapters.kube.survey.moments import moment
 from atoll.core.audit.picture import AuditPod, Blind
 
 T = TypeVar("T")
@@ -73,7 +74,7 @@ def sharing(pods: Iterable[AuditPod]) -> Iterator[Blind]:
 def _age(metadata: wire.Meta) -> Age:
     text = metadata.resource_version
     counted = text.isascii() and text.isdigit() and len(text) <= VERSION_DIGITS_MAX
-    return int(text) if counted else None, metadata.creation_timestamp or ""
+    return int(text) if counted else None, moment(metadata.creation_timestamp)
 
 
 def _is_newer(one: Age, other: Age) -> bool:

@@ -128,12 +128,12 @@ class Reference(Struct, frozen=True):
 
 
 class Series(Struct, frozen=True):
-    count: int = 0
-    last_observed_time: str | None = None
+    count: Any = None
+    last_observed_time: Any = None
 
 
 class Event(Struct, frozen=True):
-    """Of v1 and of events.k8s.io, which name the same things differently."""
+    """Of v1 and of events.k8s.io, which name the same things differently. Numbers and times as they came."""
 
     metadata: Meta
     involved_object: Reference | None = None
@@ -141,14 +141,14 @@ class Event(Struct, frozen=True):
     reason: str | None = None
     message: str | None = None
     note: str | None = None
-    count: int | None = None
-    deprecated_count: int | None = None
+    count: Any = None
+    deprecated_count: Any = None
     series: Series | None = None
-    first_timestamp: str | None = None
-    last_timestamp: str | None = None
-    event_time: str | None = None
-    deprecated_first_timestamp: str | None = None
-    deprecated_last_timestamp: str | None = None
+    first_timestamp: Any = None
+    last_timestamp: Any = None
+    event_time: Any = None
+    deprecated_first_timestamp: Any = None
+    deprecated_last_timestamp: Any = None
 
 
 class WorkContainer(Struct, frozen=True):
