@@ -24,6 +24,8 @@ GpuResource = Annotated[
 NAME_MAX = 253
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
+_OWN_NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+
 
 def object_name(given: str) -> str:
     """A name as Kubernetes takes it; refused here, since a path of the API or a file of YAML would take anything."""
@@ -34,4 +36,12 @@ def object_name(given: str) -> str:
 
 def resources_of(given: Sequence[str] | None) -> tuple[str, ...]:
     """The names that count as GPUs."""
-    return tuple(given or (GPU_RESOURCE,))
+    for name in given or ():
+        domain, _, own = name.partition("/")
+        if len(domain) > NAME_MAX or not _NAME.fullmatch(domain) or not _OWN_NAME.fullmatch(own):
+            raise typer.BadParameter(
+                f"found {quoted(name)}; an extended resource is DOMAIN/NAME, e.g. {GPU_RESOURCE}: the domain of a-z, "
+                f"0-9, - and . inside, at most {NAME_MAX}; the name of letters, digits, -, _ and . inside, at most 63",
+                param_hint="--gpu-resource",
+            )
+    return tuple(dict.fromkeys(given or (GPU_RESOURCE,)))
