@@ -31,10 +31,23 @@ def test_without_the_option_nvidias_resource_counts():
     assert resources_of(None) == resources_of([]) == ("nvidia.com/gpu",)
 
 
-def test_the_verb_says_which_option_it_was_and_what_is_legal(tmp_path: Path):
-    (tmp_path / "n.yaml").write_text("kind: Node\nmetadata: {name: n1}\n")
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "audit n.yaml",
+        "snapshot save s.jsonl --from n.yaml",
+        "serve --cert-dir .",
+        "topology publish n.yaml --node n1",
+        "manifests scheduler-config --extender-url https://a:8443 --cert-dir /x",
+    ],
+)
+def test_every_verb_says_which_option_it_was_and_what_is_legal(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    Path("n.yaml").write_text("kind: Node\nmetadata: {name: n1}\n")
 
-    result = CliRunner().invoke(app, ["audit", str(tmp_path), "--gpu-resource", "bad//name"])
+    result = CliRunner().invoke(app, [*verb.split(), "--gpu-resource", "bad//name"])
 
     assert result.exit_code == UNUSABLE
     assert "--gpu-resource" in result.output

@@ -22,6 +22,7 @@ def topology_publish(
 
     Exit code 0 when it was written, 1 when it was refused, 2 when the files are no trustworthy topology.
     """
+    resources = resources_of(gpu_resource)
     topology = read_topology(read_files(files))
     # Imported here, as in `serve`: the verbs that ask no cluster should not wait half a second for an HTTP client.
     from atoll.adapters.kube.client import KubeClient  # noqa: PLC0415
@@ -33,7 +34,7 @@ def topology_publish(
 
     async def write() -> Done:
         async with KubeClient(access) as client:
-            return await publish(client, node, topology, resources_of(gpu_resource))
+            return await publish(client, node, topology, resources)
 
     done, count = asyncio.run(write()), len(topology.devices)
     typer.echo(f"gpunode.atoll.dev/{node} {done}: {count} GPU{'' if count == 1 else 's'}")
