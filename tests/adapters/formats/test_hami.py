@@ -118,9 +118,35 @@ def test_a_vendor_alone_is_the_nodes() -> None:
 def test_a_plugin_that_went_away_is_remarked() -> None:
     reading = read({"hami.io/node-handshake-dcu": "Deleted_2024.01.02 03:04:05"})
 
-    assert codes(reading) == ["IncompleteInventory"]
+    assert codes(reading) == ["PluginGone"]
     assert reading.extras["handshakes"]["hami.io/node-handshake-dcu"]["state"] == "Deleted"
     assert reading.gpus is None
+
+
+GONE = "Deleted_2024.01.02 03:04:05"
+NVIDIAS = {"hami.io/node-nvidia-register": f"{U},10,8192,100,T,0,true:"}
+
+
+@pytest.mark.parametrize(
+    "key", ["hami.io/node-handshake-mlu", "hami.io/node-handshake-dcu", "4pd.io/node-dcu-handshake"]
+)
+def test_another_vendors_plugin_that_went_away_takes_nothing_from_nvidias_inventory(key: str) -> None:
+    assert codes(read({**NVIDIAS, "hami.io/node-handshake": "Reported 2024-01-02 03:04:05", key: GONE})) == [
+        "PluginGone"
+    ]
+
+
+@pytest.mark.parametrize(
+    "key", ["hami.io/node-handshake", "hami.io/node-handshake-nvidia", "volcano.sh/node-vgpu-handshake"]
+)
+def test_the_vendors_own_plugin_that_went_away_leaves_an_incomplete_inventory(key: str) -> None:
+    assert codes(read({**NVIDIAS, key: GONE})) == ["IncompleteInventory"]
+
+
+def test_the_plugin_of_a_vendor_that_is_alone_is_its_own() -> None:
+    register = {"hami.io/node-register-mlu": "", "hami.io/node-mlu-register": "MLU-1,10,23308,0,MLU370,0,true:"}
+
+    assert codes(read({**register, "hami.io/node-handshake-mlu": GONE})) == ["IncompleteInventory"]
 
 
 def test_a_repeated_uuid_is_remarked() -> None:

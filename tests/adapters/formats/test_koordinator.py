@@ -141,11 +141,24 @@ def test_what_cannot_be_true_is_remarked_upon():
     )
 
     assert codes(reading) == [
-        *("RepeatedUUID", "MalformedUUID", "Inconsistent", "Inconsistent", "SharedAddress", "Inconsistent")
+        *("RepeatedUUID", "MalformedUUID", "Inconsistent", "Inconsistent", "SharedAddress", "DeviceFault")
     ]
     assert "below PCIe root" in reading.remarks[2].text
     assert "NUMA nodes 0, 1" in reading.remarks[3].text
-    assert "XID 74" in reading.remarks[5].text
+    assert reading.remarks[5].text == "Minor 1 is healthy, and its condition Healthy says: XID 74."
+
+
+@pytest.mark.parametrize(
+    ("health", "status", "told"),
+    [(True, "True", []), (True, "False", ["DeviceFault"]), (True, "Unknown", ["DeviceFault"]), (False, "False", []),
+     (False, "True", ["DeviceFault"])],
+)  # fmt: skip
+def test_health_and_its_condition_that_say_different_things_are_a_fault_of_the_device(
+    health: bool, status: str, told: list[str]
+):
+    condition = {"type": "Healthy", "status": status, "reason": "XID", "message": "XID 74: Nvlink Error"}
+
+    assert codes(read(device(gpu(0, FIRST, health=health, conditions=[condition])))) == told
 
 
 @pytest.mark.parametrize("devices", ["gpu", {"a": 1}, [1], [None], [gpu(0, FIRST)] * 5000])

@@ -102,6 +102,22 @@ def test_a_device_that_is_not_healthy_any_more_is_remarked() -> None:
     assert codes(read(checkpoint(held({"1": [A]}), registered={GPU: [B]}))) == ["UnknownDevice"]
 
 
+@pytest.mark.parametrize("registered", [{}, {GPU: []}, {"other.com/device": ["x"]}])
+def test_where_no_plugin_registered_nothing_is_unknown(registered: dict[str, list[str]]) -> None:
+    assert codes(read(checkpoint(held({"1": [A, f"{B}-1", "card0"]}), registered=registered))) == []
+
+
+@pytest.mark.parametrize("replica", [f"{A}-1", f"{A}_1", f"{A}::1"])
+@pytest.mark.parametrize("listed", [[A], [f"{A}-0", f"{A}-2"], [f"{A}::0"]])
+def test_a_replica_of_a_gpu_that_is_there_is_no_unknown_device(replica: str, listed: list[str]) -> None:
+    assert codes(read(checkpoint(held({"1": [replica]}), registered={GPU: listed}))) == []
+
+
+@pytest.mark.parametrize("device", [f"{B}-1", B, "card0"])
+def test_a_replica_of_a_gpu_that_is_not_listed_is_unknown(device: str) -> None:
+    assert codes(read(checkpoint(held({"1": [device]}), registered={GPU: [f"{A}-1"]}))) == ["UnknownDevice"]
+
+
 def test_no_numa_node_is_remarked_and_kept_as_recorded() -> None:
     reading = read(checkpoint(held({"-1": [A]}), registered={GPU: [A]}))
 

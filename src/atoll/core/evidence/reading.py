@@ -71,8 +71,9 @@ class Remark:
     PCI address), DuplicateDevice (one physical GPU published twice), Inconsistent (a source contradicts itself),
     Unmatched (its GPUs are not those of the other sources), MatchedByOrder, AmbiguousFile (it fits several nodes),
     UnreadableAnnotation, UnknownDevice, UnknownModel, RewrittenIds (ids that are not the GPU that is visible), Scaled,
-    OfflineCPU, VirtualRoots (a hypervisor made the PCIe roots up),
-    ToolWarning (the tool printed a warning), UnknownLink (a link class that is new here).
+    DeviceFault (a device is called healthy and its condition names a fault), PluginGone (a vendor's plugin says that it
+    went away), OfflineCPU, VirtualRoots (a hypervisor made the PCIe roots up),
+    TooManyDevices, ToolWarning (the tool printed a warning), UnknownLink (a link class that is new here).
     """
 
     code: str

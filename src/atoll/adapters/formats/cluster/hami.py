@@ -19,7 +19,7 @@ KEYS_MAX = 10_000
 FULL_CORES = 100
 
 _REGISTER = re.compile(PREFIX + r"node-(?:(?P<vendor>[\w.-]{1,60})-)?register")
-_HANDSHAKE = re.compile(PREFIX + r"node-(?:[\w.-]{1,60}-)?handshake(?:-[\w.-]{1,60})?")
+_HANDSHAKE = re.compile(PREFIX + r"node-(?:(?P<before>[\w.-]{1,60})-)?handshake(?:-(?P<vendor>[\w.-]{1,60}))?")
 _STATE = re.compile(r"(Reported|Requesting|Deleted)[_ ](.{1,60})")
 _MODEL_PREFIX = "NVIDIA-"
 
@@ -71,12 +71,17 @@ def _node(source: Source, value: Value, annotations: Mapping[str, Any]) -> Readi
                 for entry in seen.unreadable
             ]
     handshakes = _handshakes(annotations)
+    main = next((each for each in ("nvidia", *by_vendor) if each in by_vendor), "")
     remarks += [
-        Remark("IncompleteInventory", f"The plugin of {key} went away at {told['at']}.", source.line)
+        # What another vendor's plugin offered says nothing of these GPUs.
+        Remark(
+            "IncompleteInventory" if _of_handshake(key) == main else "PluginGone",
+            f"The plugin of {key} went away at {told['at']}.",
+            source.line,
+        )
         for key, told in handshakes.items()
         if told["state"] == "Deleted"
     ]
-    main = next((each for each in ("nvidia", *by_vendor) if each in by_vendor), "")
     extras: dict[str, Any] = {"handshakes": handshakes}
     gpus = None
     if registration := by_vendor.get(main):
@@ -98,6 +103,12 @@ def _handshakes(annotations: Mapping[str, Any]) -> dict[str, dict[str, str]]:
             state = _STATE.fullmatch(said)
             found[key] = {"state": state[1], "at": state[2]} if state else {"state": "", "at": said[:80]}
     return found
+
+
+def _of_handshake(key: str) -> str:
+    """The vendor whose plugin writes it."""
+    found = _HANDSHAKE.fullmatch(key)
+    return vendor_of(found["vendor"] or found["before"]) if found else ""
 
 
 def _gpu(device: Mapping[str, Any]) -> SeenGpu:

@@ -68,7 +68,7 @@ def _health(gpus: list[Item]) -> Iterator[tuple[str, str]]:
             if condition["type"] == "Healthy" and item["health"] != (condition["status"] == "True"):
                 why = condition["message"] or condition["reason"] or f"status {condition['status']}"
                 said = "healthy" if item["health"] else "not healthy"
-                yield "Inconsistent", f"Minor {item['minor']} is {said}, and its condition Healthy says: {why[:200]}."
+                yield "DeviceFault", f"Minor {item['minor']} is {said}, and its condition Healthy says: {why[:200]}."
 
 
 def _unknown(gpus: list[Item], allocations: Iterable[SeenAllocation]) -> Iterator[tuple[str, str]]:

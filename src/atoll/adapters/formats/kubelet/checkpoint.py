@@ -120,7 +120,7 @@ def _remarks(
     allocations: list[SeenAllocation], registered: Mapping[str, tuple[str, ...]], line: int
 ) -> Iterator[Remark]:
     holders: dict[tuple[str, str], str] = {}
-    known = {resource: frozenset(ids) for resource, ids in registered.items()}
+    known = {resource: frozenset((*ids, *map(physical_id, ids))) for resource, ids in registered.items()}
     for allocation in allocations:
         who = f"container {allocation.container} of pod {allocation.pod_uid}"
         ids = tuple(dict.fromkeys(each for _, listed in allocation.devices for each in listed))
@@ -129,7 +129,7 @@ def _remarks(
             yield Remark(
                 "RewrittenIds", f"The ids of {who} name {_few(ids)}, but it sees {_few(allocation.visible)}.", line
             )
-        missing = tuple(each for each in ids if each not in known.get(allocation.resource, frozenset()))
+        missing = tuple(each for each in ids if not _is_known(each, known.get(allocation.resource)))
         if missing:
             yield Remark(
                 "UnknownDevice",
@@ -141,6 +141,11 @@ def _remarks(
             holder = holders.setdefault((allocation.resource, each), allocation.pod_uid)
             if holder != allocation.pod_uid:
                 yield Remark("Inconsistent", f"{_few((each,))} belongs to pod {holder} and to {who}.", line)
+
+
+def _is_known(device: str, registered: frozenset[str | None] | None) -> bool:
+    """Whether the plugin lists it, or its GPU. Right after the kubelet started no plugin lists anything."""
+    return not registered or device in registered or (physical_id(device) or device) in registered
 
 
 def _few(names: tuple[str, ...]) -> str:
