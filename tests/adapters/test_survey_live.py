@@ -183,6 +183,20 @@ def test_one_bad_object_hides_no_other():
     assert blind(found)["pods"][0].startswith("unreadable")
 
 
+@pytest.mark.parametrize("odd", ["-3", "eight", 1.5, None, [8]])
+def test_numbers_that_are_none_are_told_of_live_nodes_and_pods_too(odd: Any):
+    made = node("n1")
+    made["status"]["capacity"] = {"nvidia.com/gpu": odd}
+    bad = pod("bad", 1)
+    bad["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": odd}}
+
+    found = seen(cluster(**{"/api/v1/nodes": [made], "/api/v1/pods": [bad, pod("good", 1)]}))
+
+    assert (named(found, "n1").capacity, named(found, "n1").allocatable) == (None, 8)
+    assert [each.name for each in found.pods] == ["good"]
+    assert {"Node n1", "Pod team/bad"} <= set(blind(found))
+
+
 def test_a_damaged_object_of_another_kind_is_told():
     damaged = {"metadata": {"name": "n1"}, "spec": {"devices": "x"}}
 

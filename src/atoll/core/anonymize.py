@@ -53,7 +53,10 @@ class Kind(Enum):
 _K, _D = Kind.KEEP, Kind.DROP
 RULES: Mapping[type[Any], Mapping[str, Kind]] = {
     Picture: {"taken": _K, "gpu_resources": Kind.RESOURCE},
-    AuditNode: {"name": Kind.NODE, "uid": Kind.UID, "resources": Kind.RESOURCE, "kubelet_version": _K},
+    AuditNode: {
+        "name": Kind.NODE, "uid": Kind.UID, "resources": Kind.RESOURCE, "uncounted": Kind.RESOURCE,
+        "kubelet_version": _K,
+    },
     AuditPod: {
         "namespace": Kind.NAMESPACE, "name": Kind.POD, "uid": Kind.UID, "node": Kind.NODE, "phase": _K, "reason": _K,
         "by_container": Kind.CONTAINER, "created": _K, "started": _K, "ended": _K, "controller": Kind.OWNER,
