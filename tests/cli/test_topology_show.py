@@ -14,7 +14,9 @@ from atoll.adapters.catalogue import load
 from atoll.adapters.formats.folder import Bundle
 from atoll.adapters.formats.nvidia_smi.render import render_matrix
 from atoll.cli.app import main
+from atoll.cli.topology.document import json_of_list, list_of
 from atoll.cli.topology.show import Output, show
+from atoll.core.audit.picture import Blind
 from atoll.core.evidence.machine import Machine
 
 
@@ -256,3 +258,11 @@ def test_a_folder_without_any_dump_is_an_empty_list(
     assert json_of(monkeypatch, capsys, tmp_path)["items"] == []
     assert run(monkeypatch, str(tmp_path)) == 0
     assert "0 machines" in capsys.readouterr().out
+
+
+def test_a_list_printed_machine_by_machine_is_the_list() -> None:
+    machines = tuple(Machine(name, load("dgx-1", name), ()) for name in ("n1", "n2"))
+    blind = (Blind("a.txt", "is empty", expected=True),)
+
+    for given in (machines, machines[:1], ()):
+        assert "".join(json_of_list(given, blind)) == json.dumps(list_of(given, blind), indent=2)

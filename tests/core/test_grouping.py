@@ -1,6 +1,8 @@
 """Which files of a folder are one node."""
 
-from atoll.core.evidence.grouping import FileReadings, group
+import pytest
+
+from atoll.core.evidence.grouping import FileReadings, collection, group
 from atoll.core.evidence.reading import CpuLayout, Format, Reading, SeenGpu, Source
 
 A = "GPU-aaaaaaaa-1111-2222-3333-444444444444"
@@ -22,7 +24,11 @@ def places(*addresses: str) -> tuple[SeenGpu, ...]:
 
 
 def grouped(*files: FileReadings) -> dict[str, list[str]]:
-    return {name: [reading.source.file for reading in readings] for name, readings in group(files)}
+    return {name: [reading.source.file for reading in readings] for name, readings in group(files, "folder")}
+
+
+def collected(*files: FileReadings) -> dict[str, list[str]]:
+    return {name: [reading.source.file for reading in readings] for name, readings in collection(files)}
 
 
 def codes(*files: FileReadings) -> list[str]:
@@ -88,7 +94,7 @@ def test_loose_files_meet_at_a_uuid_or_at_all_pci_addresses() -> None:
         file("topo.txt", Format.NVIDIA_SMI_TOPO, *uuids("", "")),
     )
 
-    assert {name: sorted(members) for name, members in grouped(*files).items()} == {
+    assert {name: sorted(members) for name, members in collected(*files).items()} == {
         "L.txt": ["L.txt", "lspci.txt", "q.txt"],
         "topo.txt": ["topo.txt"],
     }
@@ -100,7 +106,7 @@ def test_some_of_the_addresses_are_not_the_machine() -> None:
         file("lspci.txt", Format.LSPCI, *places(FIRST)),
     )
 
-    assert len(grouped(*files)) == 2
+    assert len(collected(*files)) == 2
 
 
 def test_two_captures_of_one_kind_stay_apart_unless_they_say_the_same() -> None:
@@ -108,8 +114,8 @@ def test_two_captures_of_one_kind_stay_apart_unless_they_say_the_same() -> None:
     other = file("c.txt", Format.NVIDIA_SMI_LIST, *uuids(B, A))
     first = file("a.txt", Format.NVIDIA_SMI_LIST, *uuids(A, B))
 
-    assert grouped(first, same) == {"a.txt": ["a.txt", "b.txt"]}
-    assert len(grouped(first, other)) == 2
+    assert collected(first, same) == {"a.txt": ["a.txt", "b.txt"]}
+    assert len(collected(first, other)) == 2
 
 
 def test_a_file_that_fits_two_nodes_stays_alone_and_says_so() -> None:
@@ -175,3 +181,166 @@ def test_loose_files_that_are_named_alike_up_to_the_first_dot_belong_together() 
         "n3.L.txt": ["n3.L.txt"],
         "n3.q.txt": ["n3.q.txt"],  # other GPUs
     }
+
+
+def node(folder: str, number: int) -> tuple[FileReadings, FileReadings]:
+    """Two files of one machine."""
+    uuid = f"GPU-{number:08x}-1111-2222-3333-444444444444"
+    return (
+        file(f"{folder}/L.txt", Format.NVIDIA_SMI_LIST, *uuids(uuid)),
+        file(f"{folder}/numa.txt", Format.NUMACTL, cpus=NUMA),
+    )
+
+
+PODS = FileReadings("b/pods.json", ())
+
+
+@pytest.mark.parametrize(
+    ("folders", "names"),
+    [
+        (("n1", "n2"), ["n1", "n2"]),
+        (("b/n1", "b/n2"), ["n1", "n2"]),
+        (("must-gather/cluster/nodes/n1", "must-gather/cluster/nodes/n2"), ["n1", "n2"]),
+        (("must-gather/cluster/nodes/n1",), ["n1"]),
+        (("east/n1", "west/deeper/n2"), ["n1", "n2"]),
+        (("east/n1", "east/n2", "west/n3"), ["n1", "n2", "n3"]),
+        (("n1/out", "n2/out"), ["n1", "n2"]),
+        (("r1/n1", "r1/n2", "r2/n1"), ["n2", "r1/n1", "r2/n1"]),
+        (("n1", "copy/n1", "copy/n2"), ["copy/n1", "n1", "n2"]),
+        (("/".join(["d"] * 3000) + "/n1", "n2"), ["d/" * 2968 + "n1", "n2"]),
+    ],
+)
+def test_the_folder_around_the_files_of_a_machine_names_it(folders: tuple[str, ...], names: list[str]) -> None:
+    files = [each for number, folder in enumerate(folders) for each in node(folder, number)]
+
+    assert list(grouped(*files)) == names
+    assert list(grouped(*files, PODS)) == names  # beside files of the cluster
+    wrapped = [FileReadings(f"wrapper/{each.path}", each.readings) for each in files]
+    if len(folders[0]) < 100:
+        assert list(grouped(*wrapped, PODS)) == names
+
+
+def test_subfolders_by_kind_are_one_node_and_subfolders_that_repeat_a_kind_are_several() -> None:
+    sorted_by_kind = (
+        file("a/pci/lspci.txt", Format.LSPCI, *places(FIRST)),
+        file("a/smi/L.txt", Format.NVIDIA_SMI_LIST, *uuids(A)),
+        file("b/pci/lspci.txt", Format.LSPCI, *places(FIRST)),
+        file("b/smi/L.txt", Format.NVIDIA_SMI_LIST, *uuids(B)),
+    )
+    alike = (
+        file("a/n1/topo.txt", Format.NVIDIA_SMI_TOPO, *uuids("", "")),
+        file("a/n2/topo.txt", Format.NVIDIA_SMI_TOPO, *uuids("", "")),
+        file("b/n3/topo.txt", Format.NVIDIA_SMI_TOPO, *uuids("", "")),
+    )
+
+    assert list(grouped(*sorted_by_kind)) == ["a", "b"]
+    assert list(grouped(*alike)) == ["n1", "n2", "n3"]
+
+
+def test_a_name_of_the_cluster_in_the_path_names_the_node() -> None:
+    files = (*node("n1/logs", 1), *node("n2", 2), file("s.yaml", Format.RESOURCE_SLICE, *uuids(C), node="n1"))
+
+    assert "n1" in grouped(*files[:4], file("s.yaml", Format.NODE_RESOURCE_TOPOLOGY, node="n1", cpus=NUMA))
+    assert "logs" in grouped(*files[:4])
+
+
+def test_a_folder_of_one_machine_is_one_node_of_its_name() -> None:
+    files = (
+        file("topo.txt", Format.NVIDIA_SMI_TOPO, *uuids("", "")),
+        file("L.txt", Format.NVIDIA_SMI_LIST, *uuids(A, B)),
+        file("numa.txt", Format.NUMACTL, cpus=NUMA),
+    )
+
+    assert list(grouped(*files)) == ["folder"]
+    assert list(grouped(*(FileReadings(f"n1/{each.path}", each.readings) for each in files))) == ["n1"]
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        file("b.txt", Format.NVIDIA_SMI_TOPO, SeenGpu("GPU0", 0, numa=1), SeenGpu("GPU1", 1, numa=1)),
+        file("b.txt", Format.NVIDIA_SMI_TOPO, *uuids("", "", "")),
+        file("b.txt", Format.NVIDIA_SMI_LIST, *uuids(A, B, C)),
+    ],
+)
+def test_two_captures_that_differ_or_other_gpus_make_a_folder_a_collection(second: FileReadings) -> None:
+    first = file("a.txt", Format.NVIDIA_SMI_TOPO, SeenGpu("GPU0", 0, numa=0), SeenGpu("GPU1", 1, numa=1))
+
+    assert list(grouped(first, second)) == ["a.txt", "b.txt"]
+
+
+def test_files_of_two_hosts_in_one_folder_stay_apart() -> None:
+    files = (
+        file("a.txt", Format.NVIDIA_SMI_TOPO, *uuids("", "")),
+        file("b.txt", Format.NVIDIA_SMI_TOPO, *uuids("")),
+        file("ga.txt", Format.NVIDIA_SMI_LIST, *uuids(A, B)),
+        file("gb.txt", Format.NVIDIA_SMI_LIST, *uuids(C)),
+    )
+
+    assert len(grouped(*files)) == 4
+    assert list(grouped(file("a.xml", Format.LSTOPO, node="h1"), file("b.xml", Format.LSTOPO, node="h2"))) == [
+        "h1", "h2",
+    ]  # fmt: skip
+
+
+def test_objects_in_a_nodes_folder_are_of_that_node_whatever_they_call_it() -> None:
+    files = [
+        *node("a", 1),
+        file("a/s.yaml", Format.RESOURCE_SLICE, *uuids("GPU-00000001-1111-2222-3333-444444444444"), node="node-1"),
+        *node("b", 2),
+        file("b/nics.yaml", Format.RESOURCE_SLICE, node="node-1"),
+        file("c/s.yaml", Format.RESOURCE_SLICE, *uuids(A), node="node-1"),  # objects alone
+        file("c/nics.yaml", Format.RESOURCE_SLICE, node="node-1"),
+        file("d/s.yaml", Format.RESOURCE_SLICE, *uuids(B), node="node-1"),
+        file("e/s.yaml", Format.RESOURCE_SLICE, *uuids(C), node="e"),
+    ]
+
+    assert {name: sorted(members) for name, members in grouped(*files).items()} == {
+        "a": ["a/L.txt", "a/numa.txt", "a/s.yaml"],
+        "b": ["b/L.txt", "b/nics.yaml", "b/numa.txt"],
+        "c": ["c/nics.yaml", "c/s.yaml"],
+        "d": ["d/s.yaml"],
+        "e": ["e/s.yaml"],
+    }
+    assert codes(*files) == ["OtherNode"] * 5
+
+
+def test_loose_objects_and_those_of_many_nodes_belong_to_the_nodes_that_they_name() -> None:
+    files = (
+        *node("n1", 1),
+        *node("n2", 2),
+        file("slices.yaml", Format.RESOURCE_SLICE, node="n1"),
+        file("cluster/all.yaml", Format.NODE_RESOURCE_TOPOLOGY, node="n2", cpus=NUMA),
+        FileReadings("n1/all.yaml", tuple(
+            Reading(Source(Format.LABELS, "n1/all.yaml"), node=name) for name in ("n1", "n2", "n3"))),
+    )  # fmt: skip
+
+    assert {name: sorted(members) for name, members in grouped(*files).items()} == {
+        "n1": ["n1/L.txt", "n1/all.yaml", "n1/numa.txt", "slices.yaml"],
+        "n2": ["cluster/all.yaml", "n1/all.yaml", "n2/L.txt", "n2/numa.txt"],
+        "n3": ["n1/all.yaml"],
+    }
+    assert codes(*files) == []
+
+
+def test_a_node_that_the_cluster_knows_has_that_name() -> None:
+    files = (*node("host7", 1), file("host7/node.yaml", Format.LABELS, node="gpu-7"), *node("host8", 2))
+
+    assert [name for name, _ in group(files, "", frozenset({"gpu-7"}))] == ["gpu-7", "host8"]
+    assert [name for name, _ in group(files)] == ["host7", "host8"]
+
+
+def test_objects_that_contradict_the_files_beside_them_are_of_another_node() -> None:
+    files = (*node("n1", 1), *node("n2", 2), file("n1/s.yaml", Format.RESOURCE_SLICE, *uuids(A), node="gpu-9"))
+
+    assert list(grouped(*files)) == ["gpu-9", "n1", "n2"]
+
+
+@pytest.mark.parametrize("folder", ["", "n1/", "n1/{}/"])
+def test_many_files_of_one_kind_are_grouped_quickly(folder: str) -> None:
+    same = [file(f"{folder.format(n)}{n}.txt", Format.NUMACTL, cpus=NUMA) for n in range(5000)]
+    slices = [file(f"{folder.format(n)}{n}.y", Format.RESOURCE_SLICE, *uuids(f"GPU-{n:08x}-1"), node="node-1")
+              for n in range(2000)]  # fmt: skip
+
+    assert grouped(*same)
+    assert grouped(*slices)

@@ -480,3 +480,11 @@ def test_one_numa_node_holds_every_gpu_of_the_machine() -> None:
     machine = join("n1", [topo, Reading(Source(Format.NUMACTL, "numa.txt"), cpus=CpuLayout({0: 0xFF}, {0: 0}, 1))])
 
     assert [(device.numa, device.socket) for device in topology_of(machine).devices] == [(0, 0)]
+
+
+def test_more_gpus_than_a_node_can_have_make_no_machine() -> None:
+    many = reading(Format.RESOURCE_SLICE, *(SeenGpu(f"gpu-{n}", uuid=f"GPU-{n:08}") for n in range(257)))
+
+    machine = join("n1", [many])
+
+    assert (machine.topology, [seen.remark.code for seen in machine.remarks]) == (None, ["TooManyDevices"])

@@ -65,10 +65,12 @@ def checkpoint() -> bytes:
 
 
 def slices() -> Iterator[object]:
+    """A thousand nodes of 16 GPUs, with what drivers may add to each."""
+    more = {f"more{at}": {"string": "x" * 60} for at in range(60)}
     for number in range(1_000):
         devices = [
-            {"name": f"gpu-{at}", "attributes": {"uuid": {"string": UUID.format(number * 100 + at)}}}
-            for at in range(100)
+            {"name": f"gpu-{at}", "attributes": {"uuid": {"string": UUID.format(number * 16 + at)}, **more}}
+            for at in range(16)
         ]
         pool = {"name": f"n{number}", "generation": 1, "resourceSliceCount": 1}
         spec = {"driver": "gpu.nvidia.com", "nodeName": f"n{number}", "pool": pool, "devices": devices}

@@ -2,14 +2,17 @@
 
 from dataclasses import replace
 
+import pytest
+
 from atoll.core.audit.occupancy import Occupancy, gpu_behind, occupancies, twice_held
 from atoll.core.audit.picture import AuditNode, Picture
 from atoll.core.evidence.machine import Machine
 from atoll.core.evidence.reading import Format, MigDevice, SeenGpu, Source
-from tests.core.audit.pictures import machine, node, picture, pod, record, uuid
+from tests.core.audit.pictures import PODS, machine, node, picture, pod, record, uuid
 
 CHECKPOINT = Source(Format.KUBELET_CHECKPOINT, "kubelet_internal_checkpoint")
 HAMI = Source(Format.HAMI, "cluster")
+CLAIM = Source(Format.RESOURCE_CLAIM, "ResourceClaim team/pair")
 
 
 def only(seen: Picture) -> Occupancy:
@@ -134,3 +137,71 @@ def test_gpus_that_the_kubelet_withholds_are_taken_and_nobody_knows_which() -> N
     found = only(picture(replace(node(), allocatable=7), pods=(pod("a", "n1", (0,)),)))
 
     assert (found.free, found.state.hidden) == (6, 1)
+
+
+def test_a_pod_in_two_records_that_know_it_by_uid_and_by_name_is_one_owner() -> None:
+    gpu = (uuid("n1", 2),)
+    allocations = (
+        (CHECKPOINT, record(gpu, pod_uid="u-1")), (PODS, record(gpu, namespace="team", pod="a")),
+    )  # fmt: skip
+
+    found = only(picture(node(allocations=allocations), pods=None))
+
+    assert [(held.label, held.gpus) for held in found.held] == [("team/a", 0b100)]
+
+
+def test_a_claim_that_two_pods_use_is_no_gpu_held_twice() -> None:
+    shared = (CLAIM, record((uuid("n1", 0),), shared=True))
+    pods = (pod("a", "n1", 1, recorded=(shared,)), pod("b", "n1", 1, recorded=(shared,)))
+
+    assert twice_held(only(picture(node(), pods=pods))) == ()
+
+
+@pytest.mark.parametrize("sharing", [HAMI, Source(Format.KOORDINATOR_DEVICE, "cluster")])
+def test_schedulers_that_give_parts_of_gpus_do_not_tell_that_one_is_held_twice(sharing: Source) -> None:
+    part = (sharing, record((uuid("n1", 0),)))
+    found = only(picture(node(), pods=(pod("a", "n1", 1, recorded=(part,)), pod("b", "n1", 1, recorded=(part,)))))
+
+    assert (found.free, twice_held(found)) == (7, ())
+
+
+def test_all_claims_of_a_pod_count() -> None:
+    other = replace(CLAIM, file="ResourceClaim team/other")
+    claims = ((CLAIM, record((uuid("n1", 0),))), (other, record((uuid("n1", 5),))))
+
+    (held,) = only(picture(node(), pods=(pod("a", "n1", 2, recorded=claims),))).held
+
+    assert (held.gpus, held.count) == (0b100001, 2)
+
+
+def test_what_a_container_sees_counts_before_a_more_trusted_record_of_ids() -> None:
+    rewritten = (CHECKPOINT, record((uuid("n1", 0),), pod_uid="uid-a", visible=(uuid("n1", 5),)))
+    listed = (PODS, record((uuid("n1", 0),), namespace="team", pod="a"))
+
+    (held,) = only(picture(node(allocations=(rewritten, listed)), pods=(pod("a", "n1", 1),))).held
+
+    assert (held.gpus, held.source) == (1 << 5, CHECKPOINT)
+
+
+def test_devices_that_are_called_by_their_pci_address_are_found() -> None:
+    address = (CHECKPOINT, record(("0000:12:00.0",), pod_uid="uid-a"))
+
+    (held,) = only(picture(node(allocations=(address,)), pods=(pod("a", "n1", 1),))).held
+
+    assert (held.gpus, held.shared) == (1 << 2, False)
+
+
+def test_only_the_uuid_of_another_node_is_strange_and_only_where_all_are_known() -> None:
+    def strange(device: str, where: AuditNode) -> tuple[str, ...]:
+        return only(picture(where, pods=(pod("a", "n1", 1, recorded=((PODS, record((device,))),)),))).held[0].strange
+
+    nameless = node()
+    assert nameless.machine is not None
+    assert nameless.machine.topology is not None
+    devices = tuple(replace(device, uuid=None) for device in nameless.machine.topology.devices)
+    topology = nameless.machine.topology.with_devices(devices)
+    masked = replace(nameless, machine=replace(nameless.machine, topology=topology))
+
+    elsewhere = uuid("n2", 0)
+    assert strange(elsewhere, node()) == (elsewhere,)
+    assert strange(elsewhere, masked) == strange("gpu.nvidia.com/pool/gpu-0", node()) == strange("MIG-1", node()) == ()

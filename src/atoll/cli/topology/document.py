@@ -1,7 +1,9 @@
 """Machines as the document that `-o json` and `-o yaml` print: stable keys, GPUs named by nvidia-smi's index."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from itertools import combinations
+from textwrap import indent
 from typing import Any
 
 from atoll.cli.topology.origins import cpus_document, device_origins, gpu_document, nics_document, origins_document
@@ -21,14 +23,26 @@ _NOTHING = NodeTopology((), ())
 
 def list_of(machines: Sequence[Machine], blind: Sequence[Blind]) -> dict[str, Any]:
     """The machines of a folder, and what of it was not read."""
-    return {
-        "apiVersion": API_VERSION,
-        "kind": LIST_KIND,
-        "items": [document_of(machine) for machine in machines],
-        "notRead": [
-            {"what": each.what, "why": each.why, "remedy": each.remedy, "expected": each.expected} for each in blind
-        ],
-    }
+    items = [document_of(machine) for machine in machines]
+    return {"apiVersion": API_VERSION, "kind": LIST_KIND, "items": items, "notRead": _not_read(blind)}
+
+
+def json_of_list(machines: Sequence[Machine], blind: Sequence[Blind]) -> Iterator[str]:
+    """`list_of` as JSON, piece by piece: the documents of a thousand machines are never there together."""
+    head = json.dumps({"apiVersion": API_VERSION, "kind": LIST_KIND}, indent=2).removesuffix("\n}")
+    yield f'{head},\n  "items": ['
+    for at, machine in enumerate(machines):
+        yield ("," if at else "") + "\n" + indent(json.dumps(document_of(machine), indent=2), "    ")
+    yield (
+        ("\n  ]" if machines else "]")
+        + ',\n  "notRead": '
+        + indent(json.dumps(_not_read(blind), indent=2), "  ").lstrip()
+    )
+    yield "\n}"
+
+
+def _not_read(blind: Sequence[Blind]) -> list[dict[str, Any]]:
+    return [{"what": each.what, "why": each.why, "remedy": each.remedy, "expected": each.expected} for each in blind]
 
 
 def document_of(machine: Machine) -> dict[str, Any]:

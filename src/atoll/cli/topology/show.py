@@ -11,7 +11,7 @@ from rich.console import Console
 
 from atoll.adapters.formats.folder import Bundle
 from atoll.cli.console import SafeConsole
-from atoll.cli.topology.document import document_of, list_of
+from atoll.cli.topology.document import document_of, json_of_list, list_of
 from atoll.cli.topology.drawing import print_machine, print_machines
 from atoll.cli.topology.given import SHOW_HELP, bundle_from
 from atoll.cli.topology.live import live_bundle
@@ -61,6 +61,11 @@ def show(bundle: Bundle, output: Output, console: Console, *, listed: bool = Fal
         else:
             print_machine(bundle.machines[0], console, wide=wide)
             print_blind(bundle.blind, console, wide=wide)
+        return
+    if listed and output == Output.JSON:
+        for piece in json_of_list(bundle.machines, bundle.blind):
+            console.out(piece, highlight=False, end="")
+        console.out("", highlight=False)
         return
     document = list_of(bundle.machines, bundle.blind) if listed else document_of(bundle.machines[0])
     text = (

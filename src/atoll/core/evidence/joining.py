@@ -21,10 +21,15 @@ from atoll.core.topology import Device, Health, NodeTopology
 
 V = TypeVar("V")
 
+GPUS_MAX = 256
+"""The largest nodes have 16 cards, of which each may be eight partitions that a driver lists twice."""
+
 
 def join(name: str, readings: Sequence[Reading]) -> Machine:
     """Make one machine of everything that was read about it."""
     readings = sorted(readings, key=trust_of)
+    if (beyond := _beyond(readings)) is not None:
+        return beyond_bounds(name, readings, beyond)
     matched = match(readings)
     told = _told(readings, matched)
     cpus, cpus_by, disagreements = _cpu_layout(readings)
@@ -60,6 +65,18 @@ def join(name: str, readings: Sequence[Reading]) -> Machine:
         disagreements=(*disagreements, *linked.disagreements, *different_nics),
         remarks=tuple(_remarks(readings, matched)),
     )
+
+
+def _beyond(readings: Sequence[Reading]) -> Reading | None:
+    """A source that lists more GPUs than any node has: what is made of pairs of them would have no end."""
+    return next((reading for reading in readings if len(reading.gpus or ()) > GPUS_MAX), None)
+
+
+def beyond_bounds(name: str, readings: Sequence[Reading], beyond: Reading) -> Machine:
+    """A machine of which nothing is said but that it cannot be one."""
+    text = f"{len(beyond.gpus or ())} GPUs are listed for one node, of which at most {GPUS_MAX} are read"
+    remark = SeenRemark(beyond.source, Remark("TooManyDevices", text))
+    return Machine(name, None, tuple(reading.source for reading in readings), remarks=(remark,))
 
 
 def _told(readings: Sequence[Reading], matched: Matched) -> list[Told]:

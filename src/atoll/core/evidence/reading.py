@@ -183,6 +183,7 @@ class SeenAllocation:
             carry a replica suffix (GPU-…::2, GPU-…-1).
         visible: UUIDs that the container's environment names, in order; () = not told. They are the truth where the
             ids differ.
+        shared: others may hold the same devices by right: it is a part of each, or a claim that several pods use.
     """
 
     container: str
@@ -192,6 +193,7 @@ class SeenAllocation:
     namespace: str = ""
     pod: str = ""
     visible: tuple[str, ...] = ()
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
