@@ -338,6 +338,16 @@ def test_a_claim_says_which_gpus_an_extended_resource_became():
     assert (found.gpus, len(found.recorded)) == (1, 1)
 
 
+def test_a_claim_that_several_pods_use_says_so():
+    both = claim("c", "p", "gpu-2")
+    both["status"]["reservedFor"] += [{"resource": "pods", "name": "q", "uid": "uid-q"}]
+
+    seen = picture(claiming("p", "n1"), claiming("q", "n1"), both).pods
+
+    assert [record.shared for each in seen for _, record in each.recorded] == [True, True]
+    assert not one_pod(claiming("p", "n1"), claim("c", "p", "gpu-2")).recorded[0][1].shared
+
+
 @pytest.mark.parametrize("other", [{"driver": "dra.net"}, {"adminAccess": True}, {"driver": "dra.cpu"}])
 def test_a_pod_with_claims_of_other_kinds_holds_no_gpu(other: Json):
     assert picture(claiming("p", "n1"), claim("c", "p", "gpu-2", **other)).pods == ()

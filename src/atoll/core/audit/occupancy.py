@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from atoll.core.audit.models import Model, Models
 from atoll.core.audit.picture import AuditNode, AuditPod, Picture
 from atoll.core.books import Hardware
-from atoll.core.evidence.identity import plain_uuid
+from atoll.core.evidence.identity import plain_address, plain_uuid
 from atoll.core.evidence.machine import Machine
 from atoll.core.evidence.reading import TRUST, Format, SeenAllocation, Source
 from atoll.core.gpuset import mask_of, positions
@@ -26,6 +26,8 @@ NO_TOPOLOGY_KEYS = frozenset({"", "-1", "unknown"})
 _GPU_LABELS = ("nvidia.com/gpu.", "amd.com/gpu.")
 LASTING = frozenset({Format.KUBELET_CHECKPOINT})
 """Records that outlive their pods: the kubelet removes ended ones lazily."""
+SHARING = frozenset({Format.HAMI, Format.KOORDINATOR_DEVICE})
+"""Records of schedulers that give parts of GPUs: what names a GPU need not mean all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class Held:
         shared: it holds a replica or a slice, so that others may hold the same GPU.
         source: where the assignment was read, None where it was only counted.
         rewritten: (UUIDs as recorded, UUIDs that the container really sees) where these differ.
-        strange: recorded ids that are none of the node's GPUs.
+        strange: recorded UUIDs that are none of the node's, where those are all known.
     """
 
     label: str
@@ -134,7 +136,7 @@ def _occupancy(
     if topology is not None:
         topology, model = models.of(topology)
         hardware = replace(model.hardware, uuids=tuple(device.uuid for device in topology.devices))
-    lookup = _Lookup.of(hardware, node.machine)
+    lookup = _Lookup.of(topology, node.machine)
     records = _records(node.machine, resources, lookup)
     held: list[Held] = []
     matched: set[int] = set()
@@ -185,14 +187,22 @@ def _is_gpu(resource: str, resources: frozenset[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Lookup:
-    """Device ids of a node -> position; MIG devices lead to their GPU."""
+    """Device ids of a node -> position; MIG devices lead to their GPU.
+
+    Attributes:
+        position: by UUID, and by PCI address, which AMD's plugin calls its devices.
+        whole: whether the UUIDs of all GPUs are known, so that another one is of another node.
+    """
 
     position: Mapping[str, int]
     slices: Mapping[str, int]
+    whole: bool
 
     @classmethod
-    def of(cls, hardware: Hardware | None, machine: Machine | None) -> "_Lookup":
-        position = {uuid: n for n, uuid in enumerate(hardware.uuids) if uuid} if hardware else {}
+    def of(cls, topology: NodeTopology | None, machine: Machine | None) -> "_Lookup":
+        devices = topology.devices if topology else ()
+        position = {plain_address(each.pci_address): n for n, each in enumerate(devices) if each.pci_address}
+        position |= {each.uuid: n for n, each in enumerate(devices) if each.uuid}
         slices = {
             mig.uuid: position[gpu.uuid]
             for gpu in (machine.gpus if machine else ())
@@ -200,7 +210,7 @@ class _Lookup:
             for mig in gpu.mig_devices
             if mig.uuid
         }
-        return cls(position, slices)
+        return cls(position, slices, bool(topology and topology.uuids_known))
 
     def find(self, device_id: str) -> tuple[int | None, bool]:
         """(position or None, whether the id is a part of a GPU)."""
@@ -208,8 +218,15 @@ class _Lookup:
             return self.position[device_id], False
         if device_id in self.slices:
             return self.slices[device_id], True
+        position = self.position.get(plain_address(device_id))
+        if position is not None:
+            return position, False
         position = self.position.get(gpu_behind(device_id) or "")
         return position, position is not None
+
+    def is_strange(self, device_id: str) -> bool:
+        """Whether it names a GPU that this node surely has not."""
+        return self.whole and gpu_behind(device_id) is not None and self.find(device_id)[0] is None
 
 
 Records = list[tuple[Source, SeenAllocation]]
@@ -234,34 +251,46 @@ def _same_pod(pod: AuditPod, record: SeenAllocation) -> bool:
 def _held_by(pod: AuditPod, told: Records, lookup: _Lookup) -> Held:
     """What a pod holds: of the most trusted source that names GPUs of this node."""
     label, strange = f"{pod.namespace}/{pod.name}", ()  # type: str, tuple[str, ...]
-    for source in sorted({source for source, _ in told}, key=lambda source: (TRUST[source.format], source.file)):
-        held = _resolved([record for other, record in told if other == source], lookup)
+    for source, records in _by_source(told):
+        held = _resolved(source, records, lookup)
         if held.gpus:
             return replace(held, label=label, count=max(pod.gpus, held.count), pod=pod, source=source)
         strange = strange or held.strange
     return Held(label, pod.gpus, pod=pod, strange=strange)
 
 
-def _resolved(records: Iterable[SeenAllocation], lookup: _Lookup) -> Held:
+def _by_source(told: Records) -> list[tuple[Source, list[SeenAllocation]]]:
+    """One owner's records: what tells what its containers see first, then by trust. Its claims belong together."""
+    found: dict[tuple[int, str], tuple[Source, list[SeenAllocation]]] = {}
+    for source, record in told:
+        file = "" if source.format is Format.RESOURCE_CLAIM else source.file
+        found.setdefault((TRUST[source.format], file), (source, []))[1].append(record)
+    seen = {key: any(record.visible for record in records) for key, (_, records) in found.items()}
+    return [found[key] for key in sorted(found, key=lambda key: (not seen[key], key))]
+
+
+def _resolved(source: Source, records: Iterable[SeenAllocation], lookup: _Lookup) -> Held:
     """The GPUs of one owner's records, by what the containers see where that is told."""
-    gpus, shared = 0, False
+    gpus, unknown, shared = 0, 0, source.format in SHARING
     strange: list[str] = []
     rewritten = None
     for record in records:
         recorded = tuple(each for _, ids in record.devices for each in ids)
         plain = tuple(gpu_behind(each) or each for each in recorded)
         seen = record.visible or recorded
+        shared |= record.shared
         if record.visible and set(record.visible) != set(plain):
             rewritten = (plain, record.visible)
         for each in seen:
             position, part = lookup.find(each)
             shared |= part
             if position is None:
-                strange.append(each)
+                unknown += 1
             else:
                 gpus |= 1 << position
+        strange += filter(lookup.is_strange, seen)
         shared |= any(lookup.find(each)[1] for each in recorded)
-    count = gpus.bit_count() + len(strange)
+    count = gpus.bit_count() + unknown
     return Held("", count, gpus, shared=shared, rewritten=rewritten, strange=tuple(strange))
 
 
@@ -270,19 +299,33 @@ def _strangers(records: Records, known: set[str] | None, lookup: _Lookup) -> tup
     owners: dict[tuple[str, str], Records] = {}
     for source, record in sorted(records, key=lambda entry: TRUST[entry[0].format]):
         owners.setdefault((record.pod_uid, f"{record.namespace}/{record.pod}"), []).append((source, record))
+    _join_alike(owners)
     held, stale = [], []
     for (uid, name), told in owners.items():
         label = name if name != "/" else f"pod {uid}" if uid else "unknown pod"
-        source = told[0][0]
-        if known is not None and uid not in known and name not in known and source.format in LASTING:
+        if known is not None and uid not in known and name not in known and told[0][0].format in LASTING:
             stale.append(label)
             continue
         if known is not None and (uid in known or name in known):
             continue  # a pod that was seen and holds nothing here now
-        owner = _resolved([record for other, record in told if other == source], lookup)
+        source, mine = _by_source(told)[0]
+        owner = _resolved(source, mine, lookup)
         if owner.count:
             held.append(replace(owner, label=label, source=source))
     return held, tuple(stale)
+
+
+def _join_alike(owners: dict[tuple[str, str], Records]) -> None:
+    """A checkpoint knows a pod by its UID and PodResources by its name: who has the same devices is the same pod."""
+    named = {_ids_of(told): key for key, told in owners.items() if not key[0]}
+    for key in [key for key in owners if key[1] == "/"]:
+        ids = _ids_of(owners[key])
+        if ids and (same := named.get(ids)) is not None and same != key:
+            owners[same] += owners.pop(key)
+
+
+def _ids_of(told: Records) -> frozenset[str]:
+    return frozenset(each for _, record in told for _, ids in record.devices for each in ids)
 
 
 def _view(node: AuditNode, hardware: Hardware | None, held: Sequence[Held]) -> NodeView:

@@ -27,6 +27,7 @@ class Claim:
     name: str
     devices: tuple[Device, ...]
     user: str  # name of the pod, "" where it is not told
+    shared: bool = False  # by several pods
 
 
 class Offers:
@@ -71,9 +72,9 @@ class Claims:
         if not devices:
             return
         key = f"{claim.metadata.namespace}/{claim.metadata.name}"
-        for user in claim.status.reserved_for or ():
-            if user.resource == "pods":
-                self._by_pod.setdefault(user.uid, {})[key] = Claim(key, devices, user.name)
+        users = [user for user in claim.status.reserved_for or () if user.resource == "pods"]
+        for user in users:
+            self._by_pod.setdefault(user.uid, {})[key] = Claim(key, devices, user.name, len(users) > 1)
 
     def told(self, pod: AuditPod, named: Named) -> AuditPod:
         """The pod with what its claims say, and with the GPUs that it holds through them alone."""
@@ -96,4 +97,9 @@ class Claims:
             source = Source(Format.RESOURCE_CLAIM, f"ResourceClaim {claim.name}")
             container = pod.by_container[0][0] if len(pod.by_container) == 1 else ""
             resource = claim.devices[0][0]
-            yield source, SeenAllocation(container, resource, (("", ids),), pod.uid, pod.namespace, pod.name)
+            yield (
+                source,
+                SeenAllocation(
+                    container, resource, (("", ids),), pod.uid, pod.namespace, pod.name, shared=claim.shared
+                ),
+            )
