@@ -175,6 +175,13 @@ def test_a_gpu_that_the_kubelet_does_not_have_is_remarked() -> None:
     ]
 
 
+@pytest.mark.parametrize("told", ["-3", "eight", ""])
+def test_labels_are_not_compared_with_what_is_no_number(told: str) -> None:
+    reading = labelled({"nvidia.com/gpu.count": "8"}, status={"capacity": {"nvidia.com/gpu": told}})
+
+    assert codes(reading) == []
+
+
 @pytest.mark.parametrize("value", [None, [], {"kind": "Pod"}, {"kind": {}}, {"metadata": {"labels": {"app": "x"}}}])
 def test_other_objects_have_no_such_labels(value: Any) -> None:
     assert not labels.recognises(value)

@@ -127,7 +127,7 @@ def _remarks(labels: Mapping[str, str], gpus: Mapping[str, Any], value: Value, l
         remarks.append(Remark("Scaled", f"The node advertises each GPU {replicas} times ({how}).", line))
     told = whole_at(value, "status", "capacity", "nvidia.com/gpu")
     whole = gpus.get("mig_strategy") in {None, "none"}
-    if count is not None and told is not None and whole and told < count * replicas:
+    if count is not None and told is not None and whole and 0 <= told < count * replicas:
         remarks.append(
             Remark(
                 "IncompleteInventory", f"Labels count {count} GPUs, but the kubelet has {told} nvidia.com/gpu.", line
