@@ -280,6 +280,7 @@ def test_what_kubectl_version_prints_is_the_version_of_kubernetes():
         {"kind": "Pod", "metadata": {"name": 3}},
         {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": "many"}},
         {"kind": "Node", "metadata": []},
+        {"kind": "Node", "metadata": {}, "status": {"capacity": {"nvidia.com/gpu": "8"}}},
         {"kind": "GPUNode", "metadata": {"name": "n"}, "status": {"devices": []}},
         {"kind": "GPULedger", "metadata": {"name": "n"}, "spec": {"version": 9}},
     ],
@@ -295,6 +296,14 @@ def test_an_object_that_cannot_be_read_is_told_and_hides_no_other(damaged: Json)
 @pytest.mark.parametrize("odd", [None, 3, "x", [], {}, {"kind": None}, {"kind": "Secret"}, {"serverVersion": "x"}])
 def test_objects_of_other_kinds_are_passed_over(odd: Any):
     assert picture(odd).blind == ()
+
+
+def test_a_gate_is_the_reason_of_a_pod_that_no_scheduler_looks_at():
+    gate = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "blocked"}
+
+    found = one_pod(pod("p", 1, "", status={"phase": "Pending", "conditions": [gate]}))
+
+    assert (found.reason, found.waits) == ("SchedulingGated", True)
 
 
 def claim(name: str, of: str, *devices: str, driver: str = "gpu.nvidia.com", pool: str = "n1", **result: Any) -> Json:

@@ -121,6 +121,9 @@ class Survey:
         self._version = version[:100]
 
     def add_node(self, node: wire.Node) -> None:
+        if not node.metadata.name:
+            self.unreadable("Node", "it has no name")
+            return
         odd: list[str] = []
         audited = audit_node(node, self._extra, odd.append)
         self._odd(f"Node {audited.name}", odd)
