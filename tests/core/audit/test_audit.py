@@ -51,6 +51,21 @@ def test_a_pod_that_waits_for_what_is_free_and_not_whole_comes_first() -> None:
     assert (found.code, found.pods) == ("WaitsForIsland", ("team/wants",))
 
 
+def test_a_pod_that_waits_says_what_its_scheduler_says_and_one_that_is_gated_waits_for_no_gpu() -> None:
+    broken = (pod("a", "n1", (0, 1)), pod("b", "n1", (6, 7)))
+
+    def told(**facts: str) -> dict[str, str]:
+        found = findings(picture(node(), pods=(*broken, pod("wants", "", 4, phase="Pending", **facts))))
+        return {code: finding.title for code, finding in found.items() if code.startswith("Waits")}
+
+    short = "0/4 nodes are available: 1 node(s) had untolerated taint {a: }, 3 Insufficient nvidia.com/gpu."
+    assert told(unschedulable=short)["WaitsForIsland"].endswith(f"no island is intact; the scheduler says: {short}")
+    assert list(told(unschedulable="0/4 nodes are available: 4 node(s) had untolerated taint {a: }.")) == [
+        "WaitsElsewhere"
+    ]
+    assert told(reason="SchedulingGated") == {}
+
+
 def test_what_a_wish_would_get_names_the_node_that_atoll_would_take() -> None:
     seen = picture(node("clean"), node("broken"), pods=(pod("a", "broken", (0,)),))
 

@@ -173,7 +173,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("RecordsStale", INFO, "On {n} nodes checkpoints name pods that are gone",
          "the kubelet removes ended pods lazily", ""),
     Kind("WaitsForGpus", INFO, "{n} pods wait for GPUs to become free", "the cluster is full for their size", ""),
-    Kind("WaitsElsewhere", INFO, "{n} pods wait although nodes could serve them whole",
+    Kind("WaitsElsewhere", INFO, "{n} pods wait for something else than GPUs",
          "something else keeps them: selectors, taints, CPU, memory, quota", "read the scheduler's message",
          "kubectl describe pod -n NAMESPACE POD"),
     Kind("NodeNotSeen", INFO, "Pods run on {n} nodes of which no Node object was seen", "their GPUs are not counted"),

@@ -1,5 +1,6 @@
 """What the assignments show: pods that run split, islands that are broken, GPUs that two pods hold."""
 
+import re
 from collections.abc import Iterator, Sequence
 
 from atoll.core.audit.abilities import policy_of
@@ -14,6 +15,15 @@ from atoll.core.scope import Scope
 from atoll.core.shape import Shape
 from atoll.core.verdict import Fit, Refusal
 
+GATED = "SchedulingGated"
+"""The reason of a pod that its owner keeps from the scheduler: a queue, most often."""
+_OTHER_REASONS = re.compile(
+    r"untolerated taint|affinity|PersistentVolumeClaim|Insufficient (?:cpu|memory|ephemeral-storage)|unschedulable"
+    r"|topology spread|free ports"
+)
+_OF_GPUS = re.compile(r"gpu|island|fragment|topology ?unknown", re.IGNORECASE)
+"""What kube-scheduler and Atoll say of a pod that waits."""
+SAID_MAX = 200
 SIZES = (8, 4, 2)
 """Sizes by which a node counts as broken, the largest that applies first."""
 
@@ -55,8 +65,8 @@ def _owners(occupancy: Occupancy) -> Iterator[Sign]:
 
 
 def _overcommitted(occupancy: Occupancy) -> Iterator[Sign]:
-    """Whole GPUs that pods hold by their requests, against what the node has."""
-    node, count = occupancy.node, occupancy.state.count
+    """GPUs that pods hold by their requests, against what the node has, or offers where it shares them."""
+    node, count = occupancy.node, max(occupancy.state.count, occupancy.node.capacity or 0)
     asked = sum(held.count for held in occupancy.held if not held.shared)
     if not node.in_cluster and node.machine is None and occupancy.held:
         names = _some([held.label for held in occupancy.held])
@@ -125,11 +135,15 @@ def _waiting(picture: Picture, occupancies: Sequence[Occupancy]) -> Iterator[Sig
     told = [occupancy for occupancy in occupancies if occupancy.told and occupancy.takes_pods]
     answers: dict[int, tuple[str, str]] = {}
     for pod in picture.pods:
-        if pod.node or pod.phase not in {"Pending", ""} or not pod.gpus:
+        if not pod.waits or not pod.gpus or pod.reason == GATED:
             continue
         if pod.gpus not in answers:
             answers[pod.gpus] = _why_waiting(told, pod.gpus)
         kind, why = answers[pod.gpus]
+        said = pod.unschedulable[:SAID_MAX]
+        if _OTHER_REASONS.search(said) and not _OF_GPUS.search(pod.unschedulable):
+            kind, why = "WaitsElsewhere", "its scheduler names other reasons than GPUs"
+        why += f"; the scheduler says: {said}" if said else ""
         name = f"{pod.namespace}/{pod.name}"
         since = f" since {pod.created}" if pod.created else ""
         gpus = f"{pod.gpus:,} GPU{'' if pod.gpus == 1 else 's'}"
@@ -155,7 +169,7 @@ def _why_waiting(told: Sequence[Occupancy], gpus: int) -> tuple[str, str]:
 
 
 def waiting(pods: Sequence[AuditPod]) -> int:
-    return sum(not pod.node and pod.phase in {"Pending", ""} for pod in pods)
+    return sum(pod.waits for pod in pods)
 
 
 def _index(occupancy: Occupancy, gpus: int) -> str:

@@ -81,7 +81,7 @@ class AuditPod:
     Attributes:
         node: "" while unbound.
         phase: Pending, Running, Succeeded, Failed, Unknown.
-        reason, message: of its status, e.g. TopologyAffinityError.
+        reason, message: of its status, e.g. TopologyAffinityError; SchedulingGated as kubectl shows it.
         gpus: what its containers hold together by requests; init containers that ended are not added.
         by_container: (container, count).
         parts: what else it asks that is about GPUs, e.g. nvidia.com/mig-1g.10gb.
@@ -90,7 +90,6 @@ class AuditPod:
         asked: its atoll.dev annotations.
         recorded: what sources say it got, most trusted first: (where that was read, allocation).
         unschedulable: the scheduler's message while it waits, "" if none.
-        selector: nodeSelector, for the question where it could go.
     """
 
     namespace: str
@@ -117,6 +116,11 @@ class AuditPod:
     def holds(self) -> bool:
         """Whether it has GPUs of a node now."""
         return bool(self.node) and self.phase not in {"Succeeded", "Failed"}
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is on no node yet."""
+        return not self.node and self.phase in {"Pending", ""}
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ def audit_pod(pod: wire.Pod, extra: tuple[str, ...], odd: Callable[[str], None])
         uid=metadata.uid,
         node=intern(spec.node_name or ""),
         phase=intern(status.phase),
-        reason=intern(status.reason or ""),
+        reason=intern(status.reason or _gated(status)),
         message=intern((status.message or "")[:TEXT_MAX]),
         gpus=sum(whole.values()),
         by_container=tuple((intern(name), count) for name, count in whole.items() if count),
@@ -106,6 +106,11 @@ def _policy(annotations: dict[str, str] | None) -> tuple[tuple[str, str], ...]:
             if key.startswith(ASKED_PREFIX) and key not in ANSWERED
         )
     )
+
+
+def _gated(status: wire.PodStatus) -> str:
+    """SchedulingGated, as kubectl shows it, where a gate keeps the pod from the scheduler."""
+    return next((each.reason for each in status.conditions or () if each.reason == "SchedulingGated"), "")
 
 
 def _unschedulable(status: wire.PodStatus) -> str:
