@@ -4,6 +4,7 @@ One entry per combination that occurs. The exact outcomes of a given node state 
 the combination can promise at all.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -66,6 +67,8 @@ PLUGINS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         (_TOO_LATE,),
     ),
 }
+_SHARES = re.compile(r"(?:(?P<file>.+): )?sharing\.(?P<kind>timeSlicing|mps)\.(?P<resource>.*)\.replicas")
+"""A setting of the plugin's configuration, of which a ConfigMap may hold several files."""
 _UNSEEN_PLUGIN = ("no device plugin was seen: who hands out GPUs here is unknown",)
 
 
@@ -113,16 +116,19 @@ def policy_of(occupancy: Occupancy) -> str:
 
 
 def sharing_of(occupancy: Occupancy, plugin: Component | None) -> str:
-    """How GPUs are shared, "" where nothing says so: from the plugin's settings or the node's labels."""
+    """How whole GPUs are shared, "" where nothing says so: by the node's labels, else by its plugin's configuration."""
     labels = occupancy.node.labels
-    strategy = labels.get("nvidia.com/gpu.sharing-strategy", "none")
-    if strategy != "none":
-        return f"{strategy} with {labels.get('nvidia.com/gpu.replicas', '?')} replicas"
+    replicas = labels.get("nvidia.com/gpu.replicas", "")
+    # Before there was MPS, only the number was told.
+    strategy = labels.get("nvidia.com/gpu.sharing-strategy", "time-slicing" if replicas not in {"", "1"} else "")
+    if strategy or replicas:
+        return f"{strategy} with {replicas or '?'} replicas" if strategy not in {"", "none"} else ""
     settings = dict(plugin.settings) if plugin else {}
-    replicas = next((value for key, value in settings.items() if key.endswith("replicas")), "")
-    if replicas and replicas != "1":
-        kind = "mps" if any("mps" in key.lower() for key in settings) else "time-slicing"
-        return f"{kind} with {replicas} replicas"
+    file = labels.get("nvidia.com/device-plugin.config") or settings.get("DEFAULT_CONFIG") or "default"
+    for key, replicas in settings.items():
+        found = _SHARES.fullmatch(key)
+        if found and found["file"] in {None, file} and "mig-" not in found["resource"] and replicas != "1":
+            return f"{'mps' if found['kind'] == 'mps' else 'time-slicing'} with {replicas} replicas"
     return ""
 
 
