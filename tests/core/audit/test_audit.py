@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from atoll.core.audit.audit import audit
 from atoll.core.audit.defects import Defect
 from atoll.core.audit.picture import AuditEvent, AuditPod, Blind, Component, Metric, Picture, Role
@@ -115,6 +117,26 @@ def test_an_xid_is_critical() -> None:
     assert first(picture(node(), metrics=(metric,))).title == "n1: GPU GPU-1 reported XID 79"
 
 
+def test_an_xid_of_a_program_takes_no_gpu_out_and_lies_on_the_node_that_has_the_gpu() -> None:
+    labels = {"UUID": uuid("n1", 0), "Hostname": "dcgm-exporter-x7", "instance": "10.0.0.1:9400"}
+    page_fault = Metric("DCGM_FI_DEV_XID_ERRORS", labels, 31.0)
+    unknown = Metric("DCGM_FI_DEV_XID_ERRORS", {**labels, "UUID": "GPU-of-nobody"}, 79.0)
+
+    found = findings(picture(node(), metrics=(page_fault, unknown)))
+
+    assert (found["XidOfPrograms"].severity, found["XidOfPrograms"].nodes) == (Severity.WARNING, ("n1",))
+    assert (found["XidErrors"].title, found["XidErrors"].nodes) == (
+        "10.0.0.1:9400: GPU GPU-of-nobody reported XID 79", (),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("reason", "told"), [("OutOfnvidia.com/gpu", True), ("OutOfcpu", False), ("OutOfpods", False)])
+def test_pods_that_find_no_gpus_are_told_apart_from_those_that_find_no_cpus(reason: str, told: bool) -> None:
+    lost = pod("a", "n1", 1, phase="Failed", reason=reason)
+
+    assert ("OutOfGpus" in findings(picture(node(), pods=(lost,)))) is told
+
+
 def test_a_known_defect_of_the_version_found_is_a_finding_of_its_own() -> None:
     plugin = Component(Role.DEVICE_PLUGIN, "nvidia-device-plugin", "v0.15.0")
     defect = Defect("x-1", Role.DEVICE_PLUGIN, "nvidia-device-plugin", "v0.14.0", "v0.16.0", "critical",
@@ -133,6 +155,33 @@ def test_policies_that_align_nothing_or_reject_late_are_warned_of() -> None:
     assert "TopologyManagerNone" in findings(picture(node(policy="none")))
     assert "RejectsAfterBinding" in findings(picture(node(policy="single-numa-node")))
     assert not {"TopologyManagerNone", "RejectsAfterBinding"} & findings(picture(node(policy="best-effort"))).keys()
+
+
+@pytest.mark.parametrize(
+    ("settings", "labels", "told"),
+    [
+        (
+            {"sharing.timeSlicing.nvidia.com/gpu.replicas": "4", "MPS_ROOT": "/run/nvidia/mps"},
+            {},
+            "time-slicing with 4",
+        ),
+        ({"sharing.mps.nvidia.com/gpu.replicas": "2"}, {}, "mps with 2"),
+        ({"a100: sharing.mps.nvidia.com/gpu.replicas": "2"}, {}, ""),
+        ({"a100: sharing.mps.nvidia.com/gpu.replicas": "2"}, {"nvidia.com/device-plugin.config": "a100"}, "mps with 2"),
+        ({"sharing.timeSlicing.nvidia.com/mig-1g.10gb.replicas": "4"}, {}, ""),
+        ({"sharing.mps.nvidia.com/gpu.replicas": "2"}, {"nvidia.com/gpu.sharing-strategy": "none"}, ""),
+        ({}, {"nvidia.com/gpu.sharing-strategy": "mps", "nvidia.com/gpu.replicas": "3"}, "mps with 3"),
+        ({}, {"nvidia.com/gpu.replicas": "3"}, "time-slicing with 3"),
+    ],
+)
+def test_sharing_is_told_where_the_node_shares_whole_gpus(
+    settings: dict[str, str], labels: dict[str, str], told: str
+) -> None:
+    plugin = Component(Role.DEVICE_PLUGIN, "nvidia-device-plugin", "v0.17.1", settings=tuple(settings.items()))
+
+    found = findings(picture(replace(node(), labels=labels), components=(plugin,))).get("GpusShared")
+
+    assert (found.title if found else "") == (f"n1: GPUs are shared by {told} replicas" if told else "")
 
 
 def test_one_kind_of_problem_on_many_nodes_is_one_finding() -> None:

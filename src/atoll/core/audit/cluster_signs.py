@@ -5,12 +5,14 @@ from collections.abc import Iterator, Sequence
 from atoll.core.audit.abilities import Plugins, policy_of, sharing_of
 from atoll.core.audit.defects import Matching
 from atoll.core.audit.findings import Sign
-from atoll.core.audit.incidents import ADMISSION, OUT_OF, TOPOLOGY
-from atoll.core.audit.occupancy import Occupancy
+from atoll.core.audit.incidents import ADMISSION, OUT_OF, TOPOLOGY, uuid_of
+from atoll.core.audit.occupancy import Occupancy, is_gpu
 from atoll.core.audit.picture import Component, Picture
 from atoll.core.audit.report import Incident, Severity
 from atoll.core.scope import Scope
 
+PROGRAM_XIDS = frozenset({13, 31, 43, 45, 68, 109})
+"""What a program on the GPU did wrong, for which NVIDIA's plugin takes no GPU out."""
 REJECTED = {TOPOLOGY: "TopologyRejected", ADMISSION: "AdmissionRejected"}
 REJECTING = frozenset({"restricted", "single-numa-node"})
 GRAVITY = {"critical": 3, "warning": 2}
@@ -26,21 +28,24 @@ def cluster_signs(
     defects: Matching,
     plugins: Plugins,
 ) -> Iterator[Sign]:
-    yield from _incidents(incidents)
+    yield from _incidents(picture, incidents)
     yield from _defects(defects)
     for occupancy in occupancies:
         yield from _node(plugins, occupancy)
     yield from _twice_named(occupancies)
-    yield from _metrics(picture)
+    yield from _metrics(picture, occupancies)
     for blind in picture.blind:
         if not blind.expected:
             kind = "NotSeen" if blind.remedy.startswith(RIGHTS) else "Refused"
             yield Sign(kind, f"{blind.what}: {blind.why or 'for a reason that was removed'}", fix=blind.remedy)
 
 
-def _incidents(incidents: Sequence[Incident]) -> Iterator[Sign]:
+def _incidents(picture: Picture, incidents: Sequence[Incident]) -> Iterator[Sign]:
+    resources = frozenset(picture.gpu_resources)
     for incident in incidents:
-        kind = REJECTED.get(incident.reason) or ("OutOfGpus" if incident.reason.startswith(OUT_OF) else "")
+        # A GPU pod may be rejected for want of CPUs too, and that says nothing of GPUs.
+        _, out_of, resource = incident.reason.partition(OUT_OF)
+        kind = REJECTED.get(incident.reason) or ("OutOfGpus" if out_of and is_gpu(resource, resources) else "")
         if kind:
             times = "once" if incident.count == 1 else f"{incident.count} times"
             message = incident.message[:MESSAGE_MAX]
@@ -116,9 +121,16 @@ def _twice_named(occupancies: Sequence[Occupancy]) -> Iterator[Sign]:
         yield Sign("UuidOnTwoNodes", f"{gpus} are named by {first} too, e.g. {uuids[0]}", name, weight=len(uuids))
 
 
-def _metrics(picture: Picture) -> Iterator[Sign]:
-    for metric in picture.metrics:
-        if metric.name == "DCGM_FI_DEV_XID_ERRORS" and metric.value > 0:
-            where = metric.labels.get("Hostname") or metric.labels.get("node") or metric.labels.get("instance", "")
-            gpu = metric.labels.get("UUID") or metric.labels.get("gpu", "?")
-            yield Sign("XidErrors", f"GPU {gpu} reported XID {metric.value:g}", where)
+def _metrics(picture: Picture, occupancies: Sequence[Occupancy]) -> Iterator[Sign]:
+    errors = [metric for metric in picture.metrics if metric.name == "DCGM_FI_DEV_XID_ERRORS" and metric.value > 0]
+    if not errors:
+        return
+    nodes = {occupancy.node.name for occupancy in occupancies}
+    owner = {uuid: each.node.name for each in occupancies for uuid in each.view.uuids if uuid}
+    for metric in errors:
+        named = [owner.get(uuid_of(metric) or ""), *(metric.labels.get(label) for label in ("Hostname", "node"))]
+        # An exporter that nobody told its node's name gives its pod's.
+        where = next((name for name in named if name in nodes), None) or metric.labels.get("instance", "")
+        gpu = metric.labels.get("UUID") or metric.labels.get("gpu", "?")
+        kind = "XidOfPrograms" if metric.value in PROGRAM_XIDS else "XidErrors"
+        yield Sign(kind, f"GPU {gpu} reported XID {metric.value:g}", where, node=where in nodes)

@@ -101,7 +101,7 @@ def beside(picture: Picture) -> Beside:
     by_uuid: dict[str, list[str]] = {}
     by_pod_metric: dict[str, list[str]] = {}
     for metric in picture.metrics:
-        line, uuid = _metric_in_words(metric), _uuid_of(metric)
+        line, uuid = _metric_in_words(metric), uuid_of(metric)
         if uuid:
             by_uuid.setdefault(uuid, []).append(line)
         elif metric.labels.get("pod"):
@@ -113,7 +113,8 @@ def _frozen(lists: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:
     return {key: tuple(lines) for key, lines in lists.items()}
 
 
-def _uuid_of(metric: Metric) -> str | None:
+def uuid_of(metric: Metric) -> str | None:
+    """The GPU that a sample is about, None where it names none."""
     for label in ("UUID", "uuid", "gpu_uuid"):
         if label in metric.labels:
             return gpu_behind(metric.labels[label])

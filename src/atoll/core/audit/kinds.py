@@ -131,6 +131,8 @@ KINDS: tuple[Kind, ...] = (
     Kind("NodeNotReady", WARNING, "{n} nodes with GPUs are not ready",
          "the GPUs there serve nobody, and what Atoll would give does not count them",
          "look at the kubelet and at the network of these nodes", "kubectl get nodes"),
+    Kind("XidOfPrograms", WARNING, "Programs failed on GPUs of {n} nodes, as XIDs tell",
+         "the GPU itself is not in doubt: device plugins go on giving it", "look at the pods that ran on these GPUs"),
     Kind("AllocatableLow", WARNING, "{n} nodes can give fewer GPUs than they have",
          "unhealthy devices stay out until the plugin is restarted", "look at the plugin's log and at XID events"),
     Kind("TooManyDevices", WARNING, "On {n} nodes more GPUs are listed than a node can have",

@@ -157,10 +157,10 @@ def _topology_of(machine: Machine | None, resources: frozenset[str]) -> NodeTopo
         return machine.topology if machine else None
     numa: dict[str, int | None] = {}
     for resource, ids in machine.registered:
-        if _is_gpu(resource, resources):
+        if is_gpu(resource, resources):
             numa.update((plain, None) for each in ids if (plain := gpu_behind(each)))
     for _, record in machine.allocations:
-        for key, ids in record.devices if _is_gpu(record.resource, resources) else ():
+        for key, ids in record.devices if is_gpu(record.resource, resources) else ():
             for each in ids:
                 if plain := gpu_behind(each):
                     node = int(key) if key.isascii() and key.isdigit() and len(key) < 5 else None
@@ -181,7 +181,8 @@ def gpu_behind(device_id: str) -> str | None:
     return plain_uuid("-".join(groups[:6]) if len(groups) > 6 else body)
 
 
-def _is_gpu(resource: str, resources: frozenset[str]) -> bool:
+def is_gpu(resource: str, resources: frozenset[str]) -> bool:
+    """Whether a resource is about GPUs. Args: resources: those that are configured or were seen."""
     return resource in resources or resource.startswith(("nvidia.com/gpu", "nvidia.com/mig-"))
 
 
@@ -237,7 +238,7 @@ def _records(machine: Machine | None, resources: frozenset[str], lookup: _Lookup
     return [
         (source, record)
         for source, record in (machine.allocations if machine else ())
-        if _is_gpu(record.resource, resources)
+        if is_gpu(record.resource, resources)
         or any(lookup.find(each)[0] is not None for _, ids in record.devices for each in ids)
     ]
 
