@@ -167,3 +167,24 @@ def test_many_refused_files_are_counted(tmp_path: Path, monkeypatch: pytest.Monk
     bundle = read_bundle(fill(tmp_path, {f"{n}.txt": "hello" for n in range(5)}))
 
     assert [each.what for each in bundle.blind] == ["0.txt:1", "1.txt:1", "3 more files"]
+
+
+@pytest.mark.parametrize("wrapper", ["", "b1/", "x/b1/"])
+def test_a_packed_bundle_is_the_folder_that_it_was_packed_from(tmp_path: Path, wrapper: str) -> None:
+    pods = json.dumps({"kind": "PodList", "apiVersion": "v1", "items": []})
+    files = {f"{wrapper}{name}": text for name, text in {**TWO, "pods.json": pods, "notes.md": "by hand\n"}.items()}
+    path = tmp_path / "b1.tar"
+    path.write_bytes(packed(files, "w"))
+
+    assert names(read_bundle(path)) == ["n1", "n2"]
+    assert names(read_bundle(fill(tmp_path / "b1", {**files, ".hidden/L.txt": listed(3)}))) == ["n1", "n2"]
+
+
+@pytest.mark.parametrize("wrapper", ["", "n1/"])
+def test_a_nodes_own_folder_is_one_node_packed_or_not(tmp_path: Path, wrapper: str) -> None:
+    files = {f"{wrapper}L.txt": listed(1), f"{wrapper}numa.txt": NUMACTL, f"{wrapper}notes.md": "by hand\n"}
+    path = tmp_path / "n1.tar.gz"
+    path.write_bytes(packed(files))
+
+    assert names(read_bundle(path)) == ["n1"]
+    assert names(read_bundle(fill(tmp_path / "n1", {**files}))) == ["n1"]

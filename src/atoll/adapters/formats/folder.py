@@ -5,6 +5,7 @@ with file, line and reason. Links that lead out of the folder are not followed, 
 """
 
 import os
+import re
 import stat
 import tarfile
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from pathlib import Path
 from atoll.adapters.formats.read import FileContent, UnknownFormatError, read_file
 from atoll.adapters.formats.text.documents import Document
 from atoll.adapters.formats.text.json_weight import Scale
+from atoll.adapters.formats.text.objects import text_at
 from atoll.adapters.formats.text.text import FILE_BYTES_MAX, DumpFile
 from atoll.core.audit.picture import Blind
 from atoll.core.errors import AtollError, DumpError, printable
@@ -28,6 +30,7 @@ PACKED_BYTES_MAX = 4 << 30
 """Of a packed bundle all bytes must be gone through, also those of files that are not read."""
 
 NOTES_MAX = 1_000
+_TAR_END = re.compile(r"\.(?:tar(?:\.(?:gz|xz|bz2))?|tgz|txz|tbz2)$", re.IGNORECASE)
 _SKIPPED_FOLDERS = {"__pycache__", "node_modules"}
 
 
@@ -81,7 +84,8 @@ def read_bundle(path: Path) -> Bundle:
         reader.take_folder(path)
     else:
         reader.take_tar(path)
-    return reader.bundle(str(path))
+    name = path.resolve().name
+    return reader.bundle(str(path), name=printable(name if path.is_dir() else _TAR_END.sub("", name)))
 
 
 def read_files(files: Sequence[DumpFile], *, forgiving: bool = False) -> Bundle:
@@ -111,14 +115,19 @@ class _Reader:
     bytes_read: int = 0
     count: int = 0
 
-    def bundle(self, origin: str, groups: Sequence[Group] | None = None) -> Bundle:
-        found = group(self.files) if groups is None else groups
+    def bundle(self, origin: str, groups: Sequence[Group] | None = None, name: str = "") -> Bundle:
+        found = group(self.files, name, self._nodes()) if groups is None else groups
         machines = tuple(join(name, readings) for name, readings in found if readings)
         hidden = len(self.notes) - NOTES_MAX
         notes = self.notes[:NOTES_MAX]
         if hidden > 0:
             notes.append(Blind(f"{hidden:,} more files", "were not read for reasons like these"))
         return Bundle(origin, machines, tuple(found), tuple(self.objects), tuple(notes), len(self.files))
+
+    def _nodes(self) -> frozenset[str]:
+        """What the cluster calls its nodes."""
+        nodes = (each.document.value for each in self.objects if each.document.value.get("kind") == "Node")
+        return frozenset(filter(None, (text_at(node, "metadata", "name") for node in nodes)))
 
     def take(self, file: DumpFile) -> None:
         """Read one file; a refusal is noted."""
@@ -245,10 +254,7 @@ class _Reader:
 
 def is_tar(path: Path) -> bool:
     """Whether a file is a tar file, by its name and content."""
-    name = path.name.lower()
-    if not name.endswith((".tar", ".tgz", ".tar.gz", ".tar.xz", ".tar.bz2", ".txz", ".tbz2")):
-        return False
-    return is_bundle(path)
+    return _TAR_END.search(path.name) is not None and is_bundle(path)
 
 
 def _inner_name(name: str) -> str:

@@ -7,15 +7,13 @@ A folder whose subfolders each hold another kind of file is one node; those that
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
-from atoll.core.evidence.naming import FileReadings, Names, contradict, fields_told
-from atoll.core.evidence.reading import TRUST, Format, Reading
+from atoll.core.evidence.naming import HOSTS, MANY, FileReadings, Names, contradict, facts_of, said
+from atoll.core.evidence.reading import Format, Reading
 
 DEPTH_MAX = 32
 """What lies deeper in a packed bundle is taken as one folder."""
-
-HOSTS = frozenset(form for form, rank in TRUST.items() if rank < TRUST[Format.MACHINE_FILE])
-"""Outputs of tools, which name the host that they ran on; in a folder that names the node, that counts less."""
 
 _ONCE = frozenset(
     {
@@ -29,18 +27,15 @@ _ONCE = frozenset(
 )
 """A machine has one of these; of other formats several outputs differ in what they tell, and add to each other."""
 
-_SEVERAL = frozenset({Format.RESOURCE_SLICE, Format.HAMI})
-
 Path = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFolder:
-    """A folder that is a node. `alone`: nothing but this folder was given, so no other one tells what folders mean."""
+    """A folder that is a node, and what lies in it."""
 
     path: Path
     files: tuple[FileReadings, ...]
-    alone: bool = False
 
 
 @dataclass(slots=True)
@@ -81,7 +76,7 @@ def node_folders(files: Iterable[FileReadings]) -> tuple[list[NodeFolder], list[
     elif is_collection(root.files):
         loose += root.files
     else:
-        nodes.append(NodeFolder(root.path, tuple(root.files), alone=True))
+        nodes.append(NodeFolder(root.path, tuple(root.files)))
     return nodes, loose
 
 
@@ -91,7 +86,7 @@ def _divide(folder: _Folder, nodes: list[NodeFolder], loose: list[FileReadings])
     parts = [below.all_files() for below in folder.below.values()]
     if len(parts) == 1 and not folder.files:
         _divide(next(iter(folder.below.values())), nodes, loose)
-    elif not _repeat([*parts, folder.files]) and not contradict([file.readings for file in files]):
+    elif not _repeat([*parts, folder.files]) and not contradict(file.readings for file in files):
         if files:
             nodes.append(NodeFolder(folder.path, tuple(files)))
     else:
@@ -106,7 +101,7 @@ def _repeat(parts: Iterable[Sequence[FileReadings]]) -> bool:
     for files in parts:
         readings = [reading for file in files for reading in file.readings]
         uuids = Names(readings).uuids
-        kinds = {reading.source.format for reading in readings} - _SEVERAL
+        kinds = {reading.source.format for reading in readings} - MANY
         if any(kind in seen and uuids.isdisjoint(seen[kind]) for kind in kinds):
             return True
         for kind in kinds:
@@ -117,39 +112,27 @@ def _repeat(parts: Iterable[Sequence[FileReadings]]) -> bool:
 def is_collection(files: Sequence[FileReadings]) -> bool:
     """Whether files that lie beside each other are surely of several machines, or of several moments of one."""
     hosts = {reading.node for file in files for reading in file.readings if reading.source.format in HOSTS}
-    return (
-        len(hosts - {""}) > 1
-        or captured_twice(files)
-        or contradict([file.readings for file in files])
-    )  # fmt: skip
+    return len(hosts - {""}) > 1 or captured_twice(files) or contradict(file.readings for file in files)
 
 
 def captured_twice(files: Iterable[FileReadings]) -> bool:
-    """Whether two files are the same output and say something else, without a UUID in common."""
-    first: dict[object, tuple[str, Reading, str]] = {}
+    """Whether two files of one tool tell the same fact differently, without a UUID in common."""
+    first: dict[object, tuple[str, Reading, object]] = {}
     for file in files:
         for reading in file.readings:
-            form = reading.source.format
-            if form in _SEVERAL:
+            once = reading.source.format in _ONCE
+            if reading.source.format in MANY:
                 continue
-            kind = form if form in _ONCE else (form, fields_told(reading))
-            path, known, said = first.setdefault(kind, (file.path, reading, ""))
-            if path == file.path or known == reading:
-                continue
-            said = said or _said(known)
-            first[kind] = path, known, said
-            if _said(reading) != said and (form in _ONCE or not _share_uuid(known, reading)):
-                return True
+            for fact, value in ((None, said(reading)),) if once else facts_of(reading):
+                key = (reading.source.format, fact)
+                path, known, told = first.setdefault(key, (file.path, reading, value))
+                if path != file.path and told != value and (once or not _share(known, reading)):
+                    return True
     return False
 
 
-def _share_uuid(one: Reading, other: Reading) -> bool:
+def _share(one: Reading, other: Reading) -> bool:
     return not Names([one]).uuids.isdisjoint(Names([other]).uuids)
-
-
-def _said(reading: Reading) -> str:
-    """Everything that it says, without where that stands."""
-    return repr([getattr(reading, name) for name in reading.__slots__ if name not in {"source", "remarks"}])
 
 
 def names_of(paths: Sequence[Path], known: frozenset[str], fallback: str) -> Iterator[str]:
@@ -159,7 +142,8 @@ def names_of(paths: Sequence[Path], known: frozenset[str], fallback: str) -> Ite
         known: names of nodes; a folder of such a name around the files is the node.
         fallback: for files that lie in no folder.
     """
-    paths = [_at_node(path, known) for path in paths]
+    wrapped = _wrapped(paths)
+    paths = [_at_node(path[wrapped:], known) for path in paths]
     lengths = [1] * len(paths)
     for length in range(1, DEPTH_MAX + 2):
         ends = Counter(path[-most:] for path, most in zip(paths, lengths, strict=True))
@@ -174,6 +158,12 @@ def names_of(paths: Sequence[Path], known: frozenset[str], fallback: str) -> Ite
         # `n1/out`, `n2/out`: what all have below tells nothing, and the folder around it names the node.
         end = path[-most:-1] if most > 1 and path[-1:] not in alike else path[-most:]
         yield "/".join(end) or fallback
+
+
+def _wrapped(paths: Sequence[Path]) -> int:
+    """How many folders lie around all of them."""
+    levels = zip(*(path[:-1] for path in paths), strict=False)
+    return sum(1 for _ in takewhile(lambda level: len(set(level)) == 1, levels))
 
 
 def _at_node(path: Path, known: frozenset[str]) -> Path:
