@@ -8,6 +8,7 @@ from atoll.core.audit.audit import audit
 from atoll.core.audit.defects import Defect
 from atoll.core.audit.picture import AuditEvent, AuditPod, Blind, Component, Metric, Picture, Role
 from atoll.core.audit.report import Answer, Finding, GpuState, Severity
+from atoll.core.evidence.machine import Disagreement
 from atoll.core.evidence.reading import Format, Source
 from tests.core.audit.pictures import PODS, node, picture, pod, record, uuid
 
@@ -155,6 +156,20 @@ def test_policies_that_align_nothing_or_reject_late_are_warned_of() -> None:
     assert "TopologyManagerNone" in findings(picture(node(policy="none")))
     assert "RejectsAfterBinding" in findings(picture(node(policy="single-numa-node")))
     assert not {"TopologyManagerNone", "RejectsAfterBinding"} & findings(picture(node(policy="best-effort"))).keys()
+
+
+def test_a_disagreement_names_gpus_by_their_index_and_not_by_their_place() -> None:
+    words = ((PODS, "0"), (PODS, "1"))
+    box = node(disagreements=(Disagreement((2,), "numa", words),))
+    assert box.machine is not None
+    assert box.machine.topology is not None
+    devices = tuple(replace(device, index=device.index + 3) for device in box.machine.topology.devices)
+    topology = box.machine.topology.with_devices(devices)
+
+    found = audit(picture(replace(box, machine=replace(box.machine, topology=topology))))
+
+    assert next(f.title for f in found.findings if f.code == "SourcesDisagree").startswith("n1: numa of GPU 5: ")
+    assert found.nodes[0].disagreements[0].startswith("numa of GPU 5: ")
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def _signs(occupancy: Occupancy, machine: Machine) -> Iterator[Sign]:
     node = occupancy.node
     yield from _remarks(occupancy, machine)
     for each in machine.disagreements:
-        yield Sign("SourcesDisagree", disagreement_in_words(each), node.name, weight=max(1, len(each.gpus)))
+        yield Sign("SourcesDisagree", disagreement_in_words(machine, each), node.name, weight=max(1, len(each.gpus)))
     if machine.zones and occupancy.topology is None:
         yield from _zones(node.name, machine.zones)
     topology, shape, model = occupancy.topology, occupancy.shape, occupancy.model

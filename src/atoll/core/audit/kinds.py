@@ -38,7 +38,7 @@ KINDS: tuple[Kind, ...] = (
          "enough GPUs are free, and no island has as many: a count-only scheduler would split the pod",
          "end or move the smallest pods that break an island"),
     Kind("PodsSplit", CRITICAL, "Pods on {n} nodes run split over islands",
-         "their traffic crosses the CPU interconnect although one island could hold as many GPUs",
+         "traffic between their GPUs, or to CPUs and network cards, crosses islands though one could hold as many",
          "restart them once an island is whole; under Restricted they would have waited for that"),
     Kind("TopologyRejected", CRITICAL, "{n} controllers lose pods to TopologyAffinityError",
          "a rejected pod is Failed for good and its controller makes another at once",

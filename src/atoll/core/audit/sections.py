@@ -92,7 +92,7 @@ def section_of(
         domains=domains_in_words(shape, index) if shape and topology else (),
         sources=tuple(SourceView(source.format, source.file) for source in (machine.sources if machine else ())),
         unknown=_unknown(occupancy),
-        disagreements=tuple(disagreement_in_words(each) for each in (machine.disagreements if machine else ())),
+        disagreements=tuple(disagreement_in_words(machine, each) for each in machine.disagreements) if machine else (),
         remarks=_remarks(machine),
         facts=facts,
     )
@@ -175,8 +175,10 @@ def _unknown_of(model: Model) -> tuple[str, ...]:
     )
 
 
-def disagreement_in_words(each: Disagreement) -> str:
-    about = f"{each.fact} of GPU {ranges(each.gpus)}" if each.gpus else each.fact
+def disagreement_in_words(machine: Machine, each: Disagreement) -> str:
+    """Names GPUs by their index, which is not their place where one is missing."""
+    index = dict(enumerate(device.index for device in machine.topology.devices)) if machine.topology else {}
+    about = f"{each.fact} of GPU {ranges(index.get(at, at) for at in each.gpus)}" if each.gpus else each.fact
     said = "; ".join(f"{source.format} ({source.file}) says {word}" for source, word in each.said[:4])
     kinds = {source.format for source, _ in each.said}
     why = (
