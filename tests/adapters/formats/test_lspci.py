@@ -231,6 +231,10 @@ def test_ids_alone_name_a_gpu_without_a_model() -> None:
         "01:00.0 Display controller: Intel Corporation Ponte Vecchio XT [Data Center GPU Max 1550]",
         "01:00.0 Processing accelerators: Huawei Technologies Co., Ltd. Device d802",
         "10000:01:00.0 3D controller: NVIDIA Corporation GA100",
+        "01:00.0 Processing accelerators: Cambricon Technologies Corporation Limited MLU370",
+        "01:00.0 Processing accelerators [1200]: Baidu Technology (Beijing) Kunlun AI Accelerator [1d22:3684]",
+        "01:00.0 VGA compatible controller: Moore Threads Technology Co.,Ltd MTT S4000",
+        "01:00.0 Processing accelerators [1200]: Device [1e36:0033]",
     ],
 )
 def test_accelerators_of_each_vendor_count(body: str) -> None:
@@ -245,6 +249,8 @@ def test_accelerators_of_each_vendor_count(body: str) -> None:
         "01:00.0 VGA compatible controller: Huawei Technologies Co., Ltd. Hi171x Series [iBMC]",
         "00:02.0 VGA compatible controller: Intel Corporation AlderLake-S GT1",
         "0a:00.0 VGA compatible controller: Advanced Micro Devices, Inc. [AMD/ATI] Raphael (rev c1)",
+        "08:03.0 VGA compatible controller: Advanced Micro Devices, Inc. [AMD/ATI] ES1000 (rev 02)",
+        "08:03.0 VGA compatible controller [0300]: Advanced Micro Devices, Inc. [AMD/ATI] Device [1002:515e]",
         "01:00.1 Audio device: NVIDIA Corporation AD102 High Definition Audio Controller",
         "01:00.0 Bridge: NVIDIA Corporation Device 22a3 (rev a1)",
         "01:00.0 Processing accelerators: Intel Corporation Device 09c4",

@@ -134,7 +134,7 @@ def test_functions_directly_below_the_root_have_no_bridges() -> None:
         (ASPEED, "0300", "card0", False),
         ("[102b:0536]", "0300", "card0", False),
         ("[1002:515e]", "0300", "card0", False),
-        ("[8086:3e98]", "0300", "card0", False),
+        ("[8086:56a0]", "0300", "card0", True),
         ("[8086:56c0]", "0380", "card0", True),
         ("[8086:e20b]", "0300", "ze0", True),
         ("[10de:1b81]", "0300", "card0", True),
@@ -151,6 +151,10 @@ def test_a_gpu_is_told_by_class_and_vendor_or_by_what_a_driver_put_on_it(
     reading = read(machine(function("0000:19:00.0", ids, code, device(name))))
 
     assert addresses(reading) == (["0000:19:00.0"] if gpu else [])
+
+
+def test_the_graphics_of_a_processor_are_no_gpu() -> None:
+    assert addresses(read(machine(function("0000:00:02.0", "[8086:3e98]", "0300", device("card0"))))) == []
 
 
 def test_an_accelerator_that_nobody_knows_is_left_out_and_told() -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from atoll.adapters.formats.hwloc.hex_mask import id_ranges
 from atoll.adapters.formats.hwloc.tree import Function, Objects, infos, number
-from atoll.adapters.formats.pci.codes import is_accelerator, is_gpu, is_gpu_class
+from atoll.adapters.formats.pci.kinds import Kind, is_accelerator, is_gpu_class, kind_of
 from atoll.adapters.formats.text.xml_tree import Element
 from atoll.core.evidence.reading import CpuLayout, Remark, SeenGpu
 
@@ -22,10 +22,12 @@ _AMD_DIGITS = 16
 
 def is_gpu_function(function: Function) -> bool:
     """Whether it is a GPU by its ids, or by a driver's device on it: OpenCL runs on FPGAs and network cards too."""
-    if is_gpu(function.code, function.vendor, function.device):
+    told = infos(function.element)
+    description = f"{told.get('PCIVendor', '')} {told.get('PCIDevice', '')}".strip()
+    if kind_of(function.address, description, function.class_code, function.vendor, function.device) == Kind.GPU:
         return True
     apis = {api for device in function.devices if (api := api_of(device))}
-    return bool(apis - {"opencl"}) or (bool(apis) and is_gpu_class(function.code))
+    return bool(apis - {"opencl"}) or (bool(apis) and is_gpu_class(function.class_code or ""))
 
 
 def api_of(device: Element) -> str | None:
@@ -133,7 +135,7 @@ def remarks_on(objects: Objects, found: Sequence[Function], physical_of: Mapping
         yield Remark("NotSupported", text, bare[0].element.line)
     taken = {function.address for function in found}
     for function in objects.functions:
-        if is_accelerator(function.code) and function.address not in taken:
+        if is_accelerator(function.class_code or "") and function.address not in taken:
             text = f"{function.address} is an accelerator of an unknown vendor and was left out."
             yield Remark("UnknownModel", text, function.element.line)
 

@@ -23,7 +23,7 @@ from atoll.core.evidence.reading import Format, Reading, Remark, SeenNic, Source
 GPUS_MAX = 1024
 """With virtual functions: ten cards of 32 each are real."""
 _NET_AND_RDMA, _NET_AND_RDMA_BITS, _VERSION_OF_BITS = (2, 3), (1 << 4, 1 << 5), 3
-_NVSWITCH = 0x0680
+_NVSWITCH = "0680"
 
 
 def recognises(root: Element) -> bool:
@@ -66,7 +66,7 @@ def _read_machine(name: str, root: Element, machine: Element) -> Reading:
     }  # fmt: skip
     switches = frozenset(
         index for function in objects.functions
-        if function.code == _NVSWITCH and (index := function.element.get("gp_index")) is not None
+        if function.class_code == _NVSWITCH and (index := function.element.get("gp_index")) is not None
     )  # fmt: skip
     links, shown = links_of([table for table in tables if isinstance(table, Matrix)], owners, switches, len(gpus))
     about = infos(root) | infos(machine)

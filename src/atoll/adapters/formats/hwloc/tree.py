@@ -15,7 +15,7 @@ from atoll.core.errors import DumpError, quoted
 from atoll.core.evidence.reading import CpuLayout
 from atoll.core.id_list import ID_MAX
 
-_IDS = re.compile(r"([0-9a-f]{4})(?:\s+\[([0-9a-f]{4}):([0-9a-f]{4})\])?", re.IGNORECASE)
+_IDS = re.compile(r"([0-9a-f]{4})(?:\s+\[([0-9a-f]{4}):([0-9a-f]{4})\])?")
 _BUSES = re.compile(r"([0-9a-f]{1,8}):\[([0-9a-f]{2})-([0-9a-f]{2})\]", re.IGNORECASE)
 _NO_SPEED = re.compile(r"0+(?:\.0*)?")
 _PLAIN_MEMORY = {None, "", "DRAM"}
@@ -35,13 +35,13 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One PCI function. `code` is its class; `linked` whether a link speed is told, which a virtual one has not."""
+    """One PCI function by its hex ids. `linked`: whether a link speed is told, which a virtual one has not."""
 
     element: Element
     address: str
-    code: int
-    vendor: int | None
-    device: int | None
+    class_code: str | None
+    vendor: str | None
+    device: str | None
     linked: bool | None
     place: Place
     devices: tuple[Element, ...]
@@ -182,14 +182,14 @@ def _function(name: str, element: Element, place: Place) -> Function:
         raise DumpError(
             name, element.line, 1, found=f"a PCI function at {quoted(printed)}", expected="an address like 0000:17:00.0"
         )
-    ids = _IDS.match(element.get("pci_type") or "")
+    ids = _IDS.match((element.get("pci_type") or "").lower())
     speed = element.get("pci_link_speed")
     return Function(
         element=element,
         address=address,
-        code=int(ids[1], 16) if ids else 0,
-        vendor=int(ids[2], 16) if ids and ids[2] else None,
-        device=int(ids[3], 16) if ids and ids[3] else None,
+        class_code=ids[1] if ids else None,
+        vendor=ids[2] if ids else None,
+        device=ids[3] if ids else None,
         linked=None if speed is None else not _NO_SPEED.fullmatch(speed),
         place=place,
         devices=tuple(_devices(element)),

@@ -13,7 +13,7 @@ from atoll.adapters.formats.hwloc.hex_mask import hex_mask, id_ranges
 from atoll.adapters.formats.nccl.links import Fabric, fabric_of
 from atoll.adapters.formats.nccl.tree import Function, functions_of, number
 from atoll.adapters.formats.pci.address import pci_address
-from atoll.adapters.formats.pci.codes import is_gpu
+from atoll.adapters.formats.pci.kinds import Kind, kind_of
 from atoll.adapters.formats.text.xml_tree import Element
 from atoll.core.errors import DumpError
 from atoll.core.evidence.reading import Format, Reading, Remark, SeenGpu, SeenNic, Source
@@ -81,7 +81,8 @@ def _facts(fabric: Fabric) -> dict[str, object] | None:
 
 
 def _is_gpu(function: Function) -> bool:
-    return function.element.child("gpu") is not None or is_gpu(function.code, function.vendor, function.device)
+    kind = kind_of(function.address, "", function.class_code, function.vendor, function.device)
+    return function.element.child("gpu") is not None or kind == Kind.GPU
 
 
 def _torn(found: Sequence[Function]) -> frozenset[str]:

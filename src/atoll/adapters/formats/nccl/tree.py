@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from atoll.adapters.formats.pci.address import pci_address
-from atoll.adapters.formats.pci.codes import is_gpu_class
+from atoll.adapters.formats.pci.kinds import is_gpu_class
 from atoll.adapters.formats.text.xml_tree import Element
 from atoll.core.errors import DumpError, quoted
 
@@ -20,16 +20,16 @@ class Function:
 
     Attributes:
         address: as in sysfs; as printed where it is none and the function is no GPU.
-        code: the class without its interface, 0x0302.
+        class_code: without its interface, 0302. `vendor`, `device`: hex ids.
         path: the addresses above it, topmost first, as printed where they are none.
         affinity: the CPUs of its NUMA node as printed.
     """
 
     element: Element
     address: str
-    code: int
-    vendor: int | None
-    device: int | None
+    class_code: str
+    vendor: str | None
+    device: str | None
     numa: int | None
     affinity: str | None
     path: tuple[str, ...]
@@ -87,24 +87,29 @@ def hex_number(text: str | None) -> int | None:
 def _address(name: str, element: Element) -> str:
     printed = element.get("busid") or ""
     address = pci_address(printed)
-    if address is None and (element.child("gpu") is not None or is_gpu_class(_code(element))):
+    if address is None and (element.child("gpu") is not None or is_gpu_class(_class_code(element))):
         raise DumpError(
             name, element.line, 1, found=f"a GPU at {quoted(printed)}", expected="an address like 0000:17:00.0"
         )
     return address or f"line {element.line}"
 
 
-def _code(element: Element) -> int:
-    return (hex_number(element.get("class")) or 0) >> 8
+def _class_code(element: Element) -> str:
+    return f"{(hex_number(element.get('class')) or 0) >> 8:04x}"
+
+
+def _id(text: str | None) -> str | None:
+    printed = hex_number(text)
+    return None if printed is None else f"{printed:04x}"
 
 
 def _function(element: Element, address: str, cpu: Element | None, path: tuple[str, ...]) -> Function:
     return Function(
         element=element,
         address=address,
-        code=_code(element),
-        vendor=hex_number(element.get("vendor")),
-        device=hex_number(element.get("device")),
+        class_code=_class_code(element),
+        vendor=_id(element.get("vendor")),
+        device=_id(element.get("device")),
         numa=None if cpu is None else number(cpu.get("numaid")),
         affinity=None if cpu is None else cpu.get("affinity"),
         path=path,

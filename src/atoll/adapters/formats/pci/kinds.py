@@ -1,8 +1,9 @@
 """What a PCI function is: a GPU, a network card, or something that is neither.
 
-The class decides where it is known. Where only a name is known (the tree of lspci, a table that a person made) the name
-decides, and a function of a GPU vendor is no GPU when its name says audio, USB or bridge. The processor's own graphics
-and the board's VGA are never GPUs: no pod asks for them.
+The class decides where it is known, together with the vendor: class 0302 (3D controller) has no other use, but the
+board's console is a VGA controller too, and processing accelerators may be FPGAs. Where only a name is known (the tree
+of lspci, a table that a person made) the name decides, and a function of a GPU vendor is no GPU when its name says
+audio, USB or bridge. The processor's own graphics and the board's console are never GPUs: no pod asks for them.
 """
 
 import re
@@ -30,28 +31,36 @@ CLASS_CODES = {
 """Names of pci.ids that tell a kind, or that tell that a listing is one of lspci."""
 
 NVIDIA, AMD, INTEL, HABANA, HUAWEI, METAX, HYGON = "10de", "1002", "8086", "1da3", "19e5", "9999", "1d94"
+CAMBRICON, MOORE_THREADS, ILUVATAR, BIREN, ENFLAME, KUNLUNXIN = "cabc", "1ed5", "1e3e", "1ee0", "1e36", "1d22"
 
-_VENDORS = (
-    (re.compile(r"n?vidia corp", re.IGNORECASE), NVIDIA),
-    (
-        re.compile(
-            r"advanced micro devices,? (?:inc\. )?\[amd/ati\]|.{0,40}\bnee ati\b|ati technologies|amd/ati",
-            re.IGNORECASE,
-        ),
-        AMD,
-    ),
-    (re.compile(r"intel corp", re.IGNORECASE), INTEL),
-    (re.compile(r"habana labs", re.IGNORECASE), HABANA),
-    (re.compile(r"huawei tech", re.IGNORECASE), HUAWEI),
-    (re.compile(r"metax\b", re.IGNORECASE), METAX),
-    (re.compile(r"chengdu haiguang", re.IGNORECASE), HYGON),
+_VENDORS = tuple(
+    (re.compile(pattern, re.IGNORECASE), vendor)
+    for pattern, vendor in (
+        (r"n?vidia corp", NVIDIA),
+        (r"advanced micro devices,? (?:inc\. )?\[amd/ati\]|.{0,40}\bnee ati\b|ati technologies|amd/ati", AMD),
+        (r"intel corp", INTEL),
+        (r"habana labs", HABANA),
+        (r"huawei tech", HUAWEI),
+        (r"metax\b", METAX),
+        (r"chengdu haiguang", HYGON),
+        (r"cambricon", CAMBRICON),
+        (r"moore threads", MOORE_THREADS),
+        (r"(?:shanghai )?iluvatar", ILUVATAR),
+        (r"(?:shanghai )?biren", BIREN),
+        (r"(?:shanghai )?enflame", ENFLAME),
+        (r"baidu tech|kunlunxin", KUNLUNXIN),
+    )
 )
-_DISPLAY = {"0300", "0301", "0302", "0380"}
-_ACCELERATOR = "1200"
+_3D, _DISPLAY, _ACCELERATOR = "0302", "03", "12"
 _NETWORK = {"0200", "0207", "0208", "0280"}
-_ACCELERATOR_VENDORS = {NVIDIA, AMD, HABANA, HUAWEI, METAX, HYGON}
-_DISPLAY_VENDORS = {NVIDIA, AMD, INTEL, METAX, HYGON}
+_ACCELERATOR_VENDORS = {
+    NVIDIA, AMD, HABANA, HUAWEI, METAX, HYGON, CAMBRICON, MOORE_THREADS, ILUVATAR, BIREN, ENFLAME, KUNLUNXIN,
+}  # fmt: skip
+_DISPLAY_VENDORS = {NVIDIA, AMD, INTEL, METAX, HYGON, MOORE_THREADS, ILUVATAR}
+"""Of these a display controller is a GPU. Huawei is not among them: its are the consoles of servers."""
 
+_AMD_CONSOLES = {"515e", "5969", "4752"}
+_AMD_CONSOLE_NAME = re.compile(r"\bES1000\b|\bRage\b")
 _VIRTUAL = re.compile(r"virtual function|\bVF\b|\bMxGPU\b", re.IGNORECASE)
 _UNNAMED = re.compile(r"(?:.* )?Device(?: ([0-9a-f]{4}))?", re.IGNORECASE)
 _APU = re.compile(
@@ -115,7 +124,7 @@ def kind_of(
     if vendor == NVIDIA and (device in _NVSWITCH_DEVICES or _NVSWITCH_NAME.search(description)):
         return Kind.NVSWITCH
     if class_code is not None:
-        return _kind_by_class(address, description, class_code, vendor)
+        return _kind_by_class(address, description, class_code, vendor, device)
     if not description:
         return None
     if _is_gpu_name(address, description, vendor, device):
@@ -123,23 +132,35 @@ def kind_of(
     return Kind.NIC if _NIC_NAME.search(description) and not _NO_NIC_NAME.search(description) else Kind.OTHER
 
 
-def _kind_by_class(address: str, description: str, class_code: str, vendor: str | None) -> Kind | None:
+def is_gpu_class(class_code: str) -> bool:
+    """Whether a GPU could have this class (0300, 0302, 0380, 1200 …)."""
+    return class_code.startswith((_DISPLAY, _ACCELERATOR))
+
+
+def is_accelerator(class_code: str) -> bool:
+    """Whether it is a processing accelerator, which may be a GPU, an NPU or an FPGA."""
+    return class_code.startswith(_ACCELERATOR)
+
+
+def _kind_by_class(
+    address: str, description: str, class_code: str, vendor: str | None, device: str | None
+) -> Kind | None:
     if class_code in _NETWORK:
         return Kind.NIC
-    if class_code in _DISPLAY:
-        if vendor is None and not description:
-            return None
-        return Kind.GPU if vendor in _DISPLAY_VENDORS and not _built_in(address, description, vendor) else Kind.OTHER
-    if class_code == _ACCELERATOR:
-        if vendor is None and not description:
-            return None
-        intel_gpu = vendor == INTEL and _INTEL_GPU_NAME.search(description)
-        return Kind.GPU if vendor in _ACCELERATOR_VENDORS or intel_gpu else Kind.OTHER
-    return Kind.OTHER
+    if not is_gpu_class(class_code) or _built_in(address, description, vendor, device):
+        return Kind.OTHER
+    if class_code == _3D:
+        return Kind.GPU
+    if vendor is None and not description:
+        return None
+    if not is_accelerator(class_code):
+        return Kind.GPU if vendor in _DISPLAY_VENDORS else Kind.OTHER
+    intel_gpu = vendor == INTEL and _INTEL_GPU_NAME.search(description)
+    return Kind.GPU if vendor in _ACCELERATOR_VENDORS or intel_gpu else Kind.OTHER
 
 
 def _is_gpu_name(address: str, description: str, vendor: str | None, device: str | None) -> bool:
-    if vendor is None or _built_in(address, description, vendor):
+    if vendor is None or _built_in(address, description, vendor, device):
         return False
     if vendor == INTEL:
         return bool(_INTEL_GPU_NAME.search(description)) and not _NO_GPU_NAME.search(description)
@@ -158,6 +179,12 @@ def _without_vendor(description: str) -> str:
     return re.sub(r"^[^\[]{0,60}\[AMD/ATI\]", "", description)
 
 
-def _built_in(address: str, description: str, vendor: str | None) -> bool:
-    """The processor's own graphics: Intel's always stand at 00:02.0, AMD's are told by the processor's name."""
-    return (vendor == INTEL and address == "0000:00:02.0") or (vendor == AMD and bool(_APU.search(description)))
+def _built_in(address: str, description: str, vendor: str | None, device: str | None) -> bool:
+    """A processor's own graphics or a board's console, by a vendor that makes GPUs too.
+
+    Intel's graphics always stand at 00:02.0; AMD's are told by the processor's name.
+    """
+    if vendor == INTEL:
+        return address == "0000:00:02.0"
+    named = _APU.search(description) or _AMD_CONSOLE_NAME.search(description)
+    return vendor == AMD and (device in _AMD_CONSOLES or named is not None)
