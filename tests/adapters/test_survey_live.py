@@ -160,6 +160,17 @@ def test_a_list_that_expired_begins_again_and_counts_nothing_twice(monkeypatch: 
     assert len(seen(api).pods) == 5
 
 
+def test_a_part_of_the_pods_frees_no_gpu(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(live, "PAGE", 3)
+    api = cluster(**{"/api/v1/pods": [pod(f"p{n}", 1, "n1") for n in range(5)]})
+    api.expired = 9
+
+    found = seen(api)
+
+    assert (len(found.pods), found.pods_seen) == (3, False)
+    assert [each.what for each in found.blind if not each.expected] == ["pods"]
+
+
 def test_what_is_forbidden_is_told_with_a_remedy_and_stops_nothing():
     api = cluster()
     api.refused = {"/api/v1/pods": 403, DEVICES: 403, "/api/v1/events": 403}

@@ -6,7 +6,7 @@ import pytest
 
 from atoll.core.audit.audit import audit
 from atoll.core.audit.defects import Defect
-from atoll.core.audit.picture import AuditEvent, AuditPod, Blind, Component, Metric, Picture, Role
+from atoll.core.audit.picture import AuditEvent, AuditNode, AuditPod, Blind, Component, Metric, Picture, Role
 from atoll.core.audit.report import Answer, Finding, GpuState, Severity
 from atoll.core.evidence.machine import Disagreement
 from atoll.core.evidence.reading import Format, Source
@@ -67,6 +67,19 @@ def test_a_pod_that_waits_says_what_its_scheduler_says_and_one_that_is_gated_wai
         "WaitsElsewhere"
     ]
     assert told(reason="SchedulingGated") == {}
+
+
+def test_a_node_that_takes_no_pods_now_or_shares_its_gpus_is_still_large_enough() -> None:
+    wants = pod("wants", "", 8, phase="Pending")
+
+    def told(*nodes: AuditNode) -> set[str]:
+        return {code for code in findings(picture(*nodes, pods=(wants,))) if code.startswith(("Waits", "Never"))}
+
+    four = node("four", "0000")
+    assert told(four) == {"NeverFits"}
+    assert told(four, replace(node(), unschedulable=True)) == {"WaitsForGpus"}
+    assert told(replace(four, capacity=16, allocatable=16)) == {"WaitsForGpus"}
+    assert told(replace(node(), unschedulable=True)) == told() == {"WaitsUnexplained"}
 
 
 def test_what_a_wish_would_get_names_the_node_that_atoll_would_take() -> None:

@@ -178,6 +178,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("WaitsElsewhere", INFO, "{n} pods wait for something else than GPUs",
          "something else keeps them: selectors, taints, CPU, memory, quota", "read the scheduler's message",
          "kubectl describe pod -n NAMESPACE POD"),
+    Kind("WaitsUnexplained", INFO, "{n} pods wait, and what is free is not known"),
     Kind("NodeNotSeen", INFO, "Pods run on {n} nodes of which no Node object was seen", "their GPUs are not counted"),
     Kind("AssignmentUnknown", INFO, "On {n} nodes it is not known which GPUs the pods hold",
          "islands are counted as broken as the count allows",

@@ -138,7 +138,7 @@ def _waiting(picture: Picture, occupancies: Sequence[Occupancy]) -> Iterator[Sig
         if not pod.waits or not pod.gpus or pod.reason == GATED:
             continue
         if pod.gpus not in answers:
-            answers[pod.gpus] = _why_waiting(told, pod.gpus)
+            answers[pod.gpus] = _why_waiting(occupancies, told, pod.gpus)
         kind, why = answers[pod.gpus]
         said = pod.unschedulable[:SAID_MAX]
         if _OTHER_REASONS.search(said) and not _OF_GPUS.search(pod.unschedulable):
@@ -150,8 +150,8 @@ def _waiting(picture: Picture, occupancies: Sequence[Occupancy]) -> Iterator[Sig
         yield Sign(kind, f"{name} waits{since} for {gpus}: {why}", pods=(name,), weight=pod.gpus)
 
 
-def _why_waiting(told: Sequence[Occupancy], gpus: int) -> tuple[str, str]:
-    """(kind, clause) for a pod of that size."""
+def _why_waiting(nodes: Sequence[Occupancy], told: Sequence[Occupancy], gpus: int) -> tuple[str, str]:
+    """(kind, clause) for a pod of that size. Args: told: nodes that take pods, and whose holders are known."""
     verdicts = [(occupancy.node.name, verdict_on(occupancy, gpus)) for occupancy in told]
     fits = [name for name, verdict in verdicts if isinstance(verdict, Fit)]
     broken = [name for name, verdict in verdicts if is_broken(verdict)]
@@ -162,9 +162,12 @@ def _why_waiting(told: Sequence[Occupancy], gpus: int) -> tuple[str, str]:
     if broken:
         has = "has" if len(broken) == 1 else "have"
         return "WaitsForIsland", f"{_some(broken)} {has} as many free, and no island is intact{unknown}"
-    largest = max((occupancy.state.count for occupancy in told), default=0)
-    if largest < gpus:
-        return "NeverFits", f"the largest node has {largest}" if told else "no node with GPUs was seen"
+    # Where GPUs are shared a node offers more than it has.
+    largest = max((max(each.state.count, each.node.capacity or 0) for each in nodes), default=0)
+    if 0 < largest < gpus:
+        return "NeverFits", f"the largest node has {largest}"
+    if not told:
+        return "WaitsUnexplained", "of no node that takes pods is it known who holds its GPUs"
     return "WaitsForGpus", f"no node has as many free{unknown}"
 
 

@@ -132,10 +132,11 @@ class Survey:
             self.hardware.keep(audited.name, "Node", described(node))
 
     def pods_were_listed(self) -> None:
+        """All pods were given: what none of them holds is free. Of files any pod stands for a list."""
         self._pods_seen = True
 
     def add_pod(self, pod: wire.Pod) -> None:
-        self._pods_seen = True
+        self._pods_seen |= self._from_files
         odd: list[str] = []
         audited = audit_pod(pod, self._extra, odd.append)
         name = f"{pod.metadata.namespace}/{pod.metadata.name}"

@@ -144,8 +144,6 @@ class _Lister:
             self._found.blind(Blind(self._listed.name, "the list grew too old to be read to its end, three times"))
 
     async def _pages(self, path: str, answer: Answer) -> None:
-        if self._listed.take is Take.PODS:
-            self._found.pods_were_listed()
         for _ in range(PAGES_MAX):
             if answer.status == _GONE:
                 raise _Expired
@@ -154,6 +152,8 @@ class _Lister:
                 return
             more = self._take(answer.body).continue_
             if not more:
+                if self._listed.take is Take.PODS:
+                    self._found.pods_were_listed()
                 return
             answer = await self._client.read(self._url(path, more))
         self._found.blind(Blind(self._listed.name, f"only the first {PAGES_MAX * PAGE:,} were read"))
