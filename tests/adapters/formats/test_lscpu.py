@@ -95,6 +95,13 @@ def test_sockets_that_the_machine_does_not_know_stay_unknown() -> None:
     assert read(PLAIN.replace("Socket(s): 2", "Socket(s): -")).cpus == CpuLayout({0: 0b0011, 1: 0b1100})
 
 
+def test_sockets_that_the_machine_does_not_know_are_said_so_in_json_too() -> None:
+    told = {"Socket(s):": "-", "NUMA node(s):": "1", "NUMA node0 CPU(s):": "0-3"}
+    body = json.dumps({"lscpu": [{"field": field, "data": data} for field, data in told.items()]}, indent=3)
+
+    assert read(body).cpus == CpuLayout({0: 0b1111})
+
+
 def test_absurd_counts_of_sockets_name_none() -> None:
     layout = read(PLAIN.replace("Socket(s): 2", "Socket(s): 99999")).cpus
 

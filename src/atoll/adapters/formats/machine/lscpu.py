@@ -6,21 +6,17 @@ socket and every node's CPUs fall into one such run. Otherwise the sockets stay 
 """
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
 
 from atoll.adapters.formats.machine.lscpu_forms import REMEDY, foreign_nodes, is_foreign, plain_lines, table_columns
 from atoll.adapters.formats.machine.numactl import offline_remarks
 from atoll.adapters.formats.text.text import DumpText
 from atoll.core.errors import quoted
 from atoll.core.evidence.reading import CpuLayout, Format, Reading, Remark, Source
-from atoll.core.gpuset import positions
 from atoll.core.id_list import ID_MAX, id_mask
 
 SOCKETS_MAX = 64
 RUNS_MAX = 4_096
 
-_SOCKETS_UNKNOWN = re.compile(r"\s*Socket\(s\):\s*-\s*")
 _COUNTED = re.compile(r"(Socket\(s\)|NUMA node\(s\)|Core\(s\) per socket|CPU\(s\)):\s*(\S+)")
 _NODE_CPUS = re.compile(r"NUMA node(\d{1,4}) CPU\(s\):\s*(\S*)")
 _PARSABLE_HEADING = re.compile(r"#\s*CPU,.*\bNode\b", re.IGNORECASE)
@@ -28,27 +24,8 @@ _TABLE_ROW = re.compile(r"\d{1,5}(?:\s+\S+)+")
 _PARSABLE_ROW = re.compile(r"\d{1,5}(?:,[^,\s]*)+")
 
 
-@dataclass(frozen=True, slots=True)
-class Sockets:
-    """NUMA nodes and sockets of a machine.
-
-    Args:
-        node_cpus: NUMA node -> mask of its CPUs; nodes without CPUs have 0.
-        socket_of_node: NUMA node with CPUs -> socket, as far as known.
-        single: the machine has one socket.
-        count: how many sockets it has, None = unknown.
-        line: where its facts begin.
-    """
-
-    node_cpus: dict[int, int]
-    socket_of_node: dict[int, int]
-    single: bool
-    count: int | None = None
-    line: int = 1
-
-
 def recognises(text: DumpText) -> bool:
-    return is_lscpu(text) or is_foreign(plain_lines(text))
+    return _is_english(text) or is_foreign(plain_lines(text))
 
 
 def read(text: DumpText) -> tuple[Reading, ...]:
@@ -57,25 +34,26 @@ def read(text: DumpText) -> tuple[Reading, ...]:
     Raises:
         DumpError: a needed line is missing, damaged, or there twice.
     """
-    if is_lscpu(text):
-        found = parse_lscpu(text)
-        layout, line = CpuLayout(found.node_cpus, found.socket_of_node, found.count), found.line
-        remarks = offline_remarks(layout.node_cpus, line)
-    else:
+    if not _is_english(text):
         line, nodes = foreign_nodes(text)
-        layout = CpuLayout(nodes)
         words = f"lscpu printed in another language, so its sockets were not read. {REMEDY}"
-        remarks = (Remark("NotSupported", words, line), *offline_remarks(nodes, line))
-    return (Reading(Source(Format.LSCPU, text.name, line), cpus=layout, remarks=remarks),)
+        return (_reading(text, line, CpuLayout(nodes), Remark("NotSupported", words, line)),)
+    line, layout = _read_per_cpu(text) if _is_per_cpu(text) else _read_counts(text)
+    return (_reading(text, line, layout),)
 
 
-def is_lscpu(text: DumpText) -> bool:
-    return is_parsable(text) or any(
+def _reading(text: DumpText, line: int, layout: CpuLayout, *remarks: Remark) -> Reading:
+    source = Source(Format.LSCPU, text.name, line)
+    return Reading(source, cpus=layout, remarks=(*remarks, *offline_remarks(layout.node_cpus, line)))
+
+
+def _is_english(text: DumpText) -> bool:
+    return _is_per_cpu(text) or any(
         line.startswith("Socket(s):") or _NODE_CPUS.match(line) for _, line in plain_lines(text)
     )
 
 
-def is_parsable(text: DumpText) -> bool:
+def _is_per_cpu(text: DumpText) -> bool:
     return any(_columns(line) for line in text.lines)
 
 
@@ -87,25 +65,20 @@ def _columns(line: str) -> list[str] | None:
     return table_columns(body)
 
 
-def parse_lscpu(text: DumpText) -> Sockets:
-    """Read any form in English.
-
-    Raises:
-        DumpError: a needed line is missing, damaged, or there twice.
-    """
-    return _parse_parsable(text) if is_parsable(text) else _parse_plain(text)
-
-
-def _parse_plain(text: DumpText) -> Sockets:
+def _read_counts(text: DumpText) -> tuple[int, CpuLayout]:
+    """Where the facts begin, and what counts and lists of CPUs tell."""
     counts: dict[str, int] = {}
     node_cpus: dict[int, int] = {}
+    needed = {"Socket(s)", "NUMA node(s)"}
     first = 0
     for number, body in plain_lines(text):
         if counted := _COUNTED.fullmatch(body):
             first = first or number
             name, value = counted[1], counted[2]
             if value == "-":
-                continue  # a virtual machine does not always know its sockets
+                if name == "Socket(s)":  # a virtual machine or an Arm server does not always know them
+                    needed.discard(name)
+                continue
             if not (value.isascii() and value.isdigit() and len(value) < 6):
                 raise text.line_refusal(number, found=f"{name} {quoted(value)}", expected="a number")
             if name in counts:
@@ -119,8 +92,7 @@ def _parse_plain(text: DumpText) -> Sockets:
             if node in node_cpus:
                 raise text.line_refusal(number, found=f"NUMA node {node} twice", expected="one machine's lscpu")
             node_cpus[node] = cpus
-    told = {"NUMA node(s)"} if any(map(_SOCKETS_UNKNOWN.fullmatch, text.lines)) else {"Socket(s)", "NUMA node(s)"}
-    for name in sorted(told):
+    for name in sorted(needed):
         if counts.get(name, 0) < 1:
             raise text.end_refusal(found=f"no line {name}", expected="the whole output of `lscpu`")
     if counts["NUMA node(s)"] != len(node_cpus):
@@ -130,7 +102,7 @@ def _parse_plain(text: DumpText) -> Sockets:
     _check_disjoint(text, node_cpus)
     sockets, cores = counts.get("Socket(s)"), counts.get("Core(s) per socket", 0)
     found = {} if sockets is None else _sockets_by_number(node_cpus, sockets, cores)
-    return Sockets(node_cpus, found, single=sockets == 1, count=sockets, line=first)
+    return first, CpuLayout(node_cpus, found, sockets)
 
 
 def _sockets_by_number(node_cpus: dict[int, int], sockets: int, cores: int) -> dict[int, int]:
@@ -156,7 +128,8 @@ def _sockets_by_number(node_cpus: dict[int, int], sockets: int, cores: int) -> d
     return found if len(found) == len(nodes) and whole else {}
 
 
-def _parse_parsable(text: DumpText) -> Sockets:
+def _read_per_cpu(text: DumpText) -> tuple[int, CpuLayout]:
+    """The same from one line per CPU."""
     start, heading = next((number, line) for number, line in enumerate(text.lines, 1) if _columns(line))
     columns = _columns(heading) or []
     commas = heading.strip().startswith("#")
@@ -194,7 +167,7 @@ def _parse_parsable(text: DumpText) -> Sockets:
             )
     if not node_cpus:
         raise text.end_refusal(found="no CPU", expected="one line per CPU of `lscpu -p`")
-    return Sockets(node_cpus, socket_of_node, single=len(sockets) == 1, count=len(sockets), line=start)
+    return start, CpuLayout(node_cpus, socket_of_node, len(sockets))
 
 
 def _number(cell: str) -> int:
@@ -210,28 +183,3 @@ def _check_disjoint(text: DumpText, node_cpus: dict[int, int]) -> None:
         if seen & cpus:
             raise text.end_refusal(found=f"CPUs of NUMA node {node} in another node too", expected="disjoint CPU lists")
         seen |= cpus
-
-
-def socket_of(sockets: Sockets, nodes: int | None) -> int | None:
-    """The socket of a device that is on one of these NUMA nodes (a mask); None when that is not certain."""
-    if sockets.single:
-        return 0
-    if nodes is None:
-        return None
-    return _only(sockets.socket_of_node.get(node) for node in positions(nodes) if sockets.node_cpus.get(node))
-
-
-def _only(values: Iterable[int | None]) -> int | None:
-    distinct = set(values)
-    return distinct.pop() if len(distinct) == 1 else None
-
-
-def missing_place(sockets: Sockets, nodes: int | None, cpus: int | None) -> str:
-    """A NUMA node or CPU that a device has and this machine has not, so that they cannot be one node; or ""."""
-    known_nodes = sum(1 << node for node in sockets.node_cpus)
-    if nodes is not None and nodes.bit_count() == 1 and nodes & ~known_nodes:
-        return f"NUMA node {nodes.bit_length() - 1}"
-    known_cpus = sum(sockets.node_cpus.values())
-    if cpus is not None and cpus & ~known_cpus:
-        return f"CPU {(cpus & ~known_cpus).bit_length() - 1}"
-    return ""
