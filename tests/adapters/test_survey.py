@@ -3,12 +3,14 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from atoll.adapters.catalogue import load
 from atoll.adapters.formats.cluster import resource_slice as slices
 from atoll.adapters.kube.codec_inventory import gpu_node_json
 from atoll.adapters.kube.codec_ledger import ledger_json
+from atoll.adapters.kube.survey import wire
 from atoll.adapters.kube.survey.gather import Survey
 from atoll.core.audit.picture import AuditPod, Component, Picture, Role
 from atoll.core.evidence.reading import Format
@@ -304,6 +306,18 @@ def test_a_gate_is_the_reason_of_a_pod_that_no_scheduler_looks_at():
     found = one_pod(pod("p", 1, "", status={"phase": "Pending", "conditions": [gate]}))
 
     assert (found.reason, found.waits) == ("SchedulingGated", True)
+
+
+def test_the_driver_of_another_vendor_is_not_nvidias():
+    def driver(resource: str, label: str, version: str) -> list[tuple[str, str]]:
+        box = node("n1", 0, **{label: version})
+        box["status"]["capacity"] = box["status"]["allocatable"] = {resource: "8"}
+        survey = Survey(from_files=False)
+        survey.add_node(msgspec.convert(box, wire.Node, strict=False))
+        return [(each.name, each.version) for each in survey.picture("", "").components if each.role is Role.DRIVER]
+
+    assert driver("amd.com/gpu", "amd.com/gpu.driver-version", "6.8.5") == [("amd-driver", "6.8.5")]
+    assert driver("nvidia.com/gpu", "nvidia.com/cuda.driver-version.full", "570.1") == [("nvidia-driver", "570.1")]
 
 
 def claim(name: str, of: str, *devices: str, driver: str = "gpu.nvidia.com", pool: str = "n1", **result: Any) -> Json:

@@ -12,6 +12,7 @@ from atoll.adapters.kube.survey import wire
 from atoll.adapters.kube.survey.images import Part, part_of
 from atoll.adapters.kube.survey.nodes import LABELS_LEFT_OUT
 from atoll.core.audit.picture import AuditNode, Component, Role
+from atoll.core.audit.vendors import Vendor, vendor_of
 
 VALUE_MAX = 512
 _SETTINGS = frozenset({
@@ -122,20 +123,31 @@ def with_settings(component: Component, added: Iterable[tuple[str, str]]) -> Com
     return replace(component, settings=tuple({**known, **dict(added)}.items()))
 
 
-def of_nodes(nodes: Iterable[AuditNode], versions: Mapping[str, Mapping[str, str]]) -> list[Component]:
-    """Kubelets and drivers by version, with the nodes that have it. Args: versions: node -> part -> version."""
-    parts = {"driver": (Role.DRIVER, "nvidia-driver"), "cuda": (Role.CUDA, "cuda")}
+def of_nodes(nodes: Iterable[AuditNode]) -> list[Component]:
+    """Kubelets and drivers by version, with the nodes that have it."""
     found: dict[tuple[Role, str, str], list[str]] = {}
     for node in nodes:
-        if node.kubelet_version:
-            found.setdefault((Role.KUBELET, "kubelet", node.kubelet_version), []).append(node.name)
-        for part, (role, name) in parts.items():
-            if version := versions.get(node.name, {}).get(part):
+        versions = dict(node.machine.versions) if node.machine else {}
+        parts = (
+            (Role.KUBELET, "kubelet", node.kubelet_version),
+            (Role.DRIVER, _driver_of(node), versions.get("driver")),
+            (Role.CUDA, "cuda", versions.get("cuda")),
+        )
+        for role, name, version in parts:
+            if version:
                 found.setdefault((role, name, version), []).append(node.name)
     return [
         Component(role, name, version, nodes=tuple(sorted(names)), source="Node")
         for (role, name, version), names in sorted(found.items())
     ]
+
+
+def _driver_of(node: AuditNode) -> str:
+    """What the driver of a node's GPUs is called: the defects of NVIDIA's are not those of another vendor."""
+    if any(name.startswith("amd.com/") for name in (*node.labels, *dict(node.resources))):
+        return "amd-driver"
+    vendor = vendor_of(node.machine) if node.machine else Vendor.OTHER
+    return "driver" if vendor is Vendor.OTHER else f"{vendor.lower()}-driver"
 
 
 def config_settings(name: str, key: str, value: object, *, several: bool) -> Iterator[tuple[str, str]]:

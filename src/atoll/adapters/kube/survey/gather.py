@@ -36,7 +36,6 @@ from atoll.adapters.kube.survey.resources import is_whole
 from atoll.adapters.kube.survey.twice import Latest, differing, sharing
 from atoll.core.audit.picture import AuditEvent, AuditNode, AuditPod, Blind, Component, Picture, Role
 from atoll.core.errors import DumpError
-from atoll.core.evidence.machine import Machine
 from atoll.core.evidence.reading import Format, Reading, SeenAllocation, Source
 from atoll.core.ledger import LedgerRecord
 
@@ -266,7 +265,7 @@ class Survey:
     def _components(self, nodes: list[AuditNode]) -> Iterable[Component]:
         if self._version:
             yield Component(Role.KUBERNETES, "kubernetes", self._version, source="API server")
-        yield from of_nodes(nodes, {node.name: _versions(node.machine) for node in nodes})
+        yield from of_nodes(nodes)
         for policies in self._policies.values():
             yield from policies
         for _, found in sorted(self._found.items(), key=lambda entry: entry[0]):
@@ -289,10 +288,6 @@ class Survey:
 
 def _key(pod: AuditPod) -> tuple[str, ...]:
     return pod.uid, pod.namespace, pod.name
-
-
-def _versions(machine: Machine | None) -> Mapping[str, str]:
-    return dict(machine.versions) if machine else {}
 
 
 def _parsed(name: str, text: str) -> Value:
