@@ -67,6 +67,25 @@ def test_json_that_cannot_be_trusted_is_refused_with_its_line(body: str, found: 
     assert error.line == line
 
 
+CUT = "the end of the file inside a value"
+
+
+def test_json_that_ends_early_is_told_to_be_cut_wherever_that_is() -> None:
+    whole = '{"kind": "List", "n": -12.5e+3, "ok": [true, false, null, {"a": "b\\u00e9\\\\c"}]}\n'
+
+    for end in range(2, len(whole) - 1):
+        error = refusal(whole[:end])
+        assert (error.found, error.line, "is cut" in error.remedy) == (CUT, 1, True), whole[:end]
+
+
+@pytest.mark.parametrize("body", ['a: "b c', "a: [1,", "a: {b: 1", "a: 1\nb", "a:\n- {x: 'y\n\n"])
+def test_yaml_that_ends_early_is_told_to_be_cut(body: str) -> None:
+    error = refusal(f"kind: Pod\n{body}")
+
+    assert error.found == CUT
+    assert "is cut" in error.remedy
+
+
 def test_yaml_is_read_as_kubernetes_reads_it() -> None:
     body = (
         'a: 38:00.0\nb: 0000:17:00.0\nc: yes\nd: "yes"\ne: 010\nf: 0x1F\ng: 2025-10-07T07:15:15Z\nh: 1e3\ni: ~\n'

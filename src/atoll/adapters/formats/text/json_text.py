@@ -24,7 +24,9 @@ EXPECTED = "JSON as the tool printed it"
 START = re.compile(r"[ \t\ufeff]*(?=[\[{]\s*(?:[\[{\"\]}]|-?\d|true\b|false\b|null\b|\Z))")
 """What a JSON value begins with on a line; `[root@n1 ~]# cat …` does not."""
 
-_MORE = re.compile(r"\S")
+CUT = "the end of the file inside a value"
+CUT_REMEDY = "The file is cut: save the whole output again."
+_LAST_WORD = re.compile(r"-|t|tr|tru|f|fa|fal|fals|n|nu|nul|\\?u?[0-9a-fA-F]{0,4}|\.\d{0,40}(?:[eE][-+]?)?|[eE][-+]?")
 _REST_OF_BROKEN = re.compile(r"[ \t\r]*[,:\]}\"]")
 _TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?|[\[\]{}]')
 _LONE = re.compile("[\ud800-\udfff]")
@@ -116,12 +118,11 @@ def _value(decoder: json.JSONDecoder, name: str, body: str, start: int) -> tuple
     except TooMuchMemory:
         raise too_much(name, body, start) from None
     except json.JSONDecodeError as error:
-        cut = not _MORE.search(body, error.pos)
+        cut = _is_cut(body, error)
         raise _refusal(
-            name, body, min(error.pos, len(body)),
-            found="the end of the text inside a value" if cut else f"broken JSON ({error.msg})",
-            remedy="The text was cut: save the whole output again." if cut
-            else "Save the output with `> FILE` instead of copying it from a terminal.",
+            name, body, len(body.rstrip()) if cut else error.pos,
+            found=CUT if cut else f"broken JSON ({error.msg})",
+            remedy=CUT_REMEDY if cut else "Save the output with `> FILE` instead of copying it from a terminal.",
         ) from None  # fmt: skip
     except (RecursionError, _Twice):
         raise _placed(name, body, start) from None
@@ -130,6 +131,13 @@ def _value(decoder: json.JSONDecoder, name: str, body: str, start: int) -> tuple
     if _too_deep(value):
         raise _placed(name, body, start)
     return value, end
+
+
+def _is_cut(body: str, error: json.JSONDecodeError) -> bool:
+    """Whether the text ends before the value does: in a text, in a word or number, or between two."""
+    if error.msg.startswith("Unterminated string"):
+        return True
+    return _LAST_WORD.fullmatch(body[error.pos :].strip()) is not None
 
 
 def _too_deep(value: Value) -> bool:

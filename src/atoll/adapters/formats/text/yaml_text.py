@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import yaml
 
-from atoll.adapters.formats.text.json_text import Value
+from atoll.adapters.formats.text.json_text import CUT, CUT_REMEDY, Value
 from atoll.core.errors import DumpError, quoted
 
 DEPTH_MAX = 64
@@ -85,12 +85,20 @@ def yaml_values(name: str, body: str) -> list[tuple[Any, int, tuple[int, ...]]]:
                 mark: _Mark = event.start_mark
                 found.append((value, mark.line + 1, tuple(builder.item_lines)))
     except yaml.MarkedYAMLError as error:
+        why, mark = str(error.problem or error.context), error.problem_mark or error.context_mark
+        cut = _is_end(mark, cleaned)
         raise _refusal(
-            name, error.problem_mark or error.context_mark, found=f"broken YAML ({error.problem or error.context})"
+            name, mark, found=CUT if cut else f"broken YAML ({why})", remedy=CUT_REMEDY if cut else ""
         ) from None
     except (yaml.YAMLError, ValueError):
         raise DumpError(name, 1, 1, found="characters that YAML forbids", expected=EXPECTED) from None
     return found
+
+
+def _is_end(mark: _Mark, text: str) -> bool:
+    """Whether nothing stands behind the place of a fault: the text was cut."""
+    *before, last = text.rstrip().split("\n")
+    return mark is not None and (mark.line, mark.column) >= (len(before), len(last))
 
 
 def _bounded(name: str, events: Iterator[Any]) -> Iterator[Any]:
@@ -156,6 +164,6 @@ class _Builder:
         return plain_scalar(event.value) if plain else str(event.value)
 
 
-def _refusal(name: str, mark: _Mark, *, found: str, expected: str = EXPECTED) -> DumpError:
+def _refusal(name: str, mark: _Mark, *, found: str, expected: str = EXPECTED, remedy: str = "") -> DumpError:
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-    return DumpError(name, line, column, found=found, expected=expected)
+    return DumpError(name, line, column, found=found, expected=expected, remedy=remedy)
