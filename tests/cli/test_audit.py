@@ -87,6 +87,41 @@ def test_metrics_stand_beside_the_placement(
     assert "GPU_UTIL of GPU 2 97" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("place", ["metrics.log", "gpu-b/dcgm"])
+def test_metrics_in_a_folder_are_found_by_content(
+    bundle: Path, place: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = f'DCGM_FI_DEV_GPU_UTIL{{gpu="2",UUID="{uuids("gpu-b")[2]}"}} 97\n'
+    (bundle / place).write_text(good + "DCGM_FI_DEV_GPU_UTIL\n")
+
+    assert run(monkeypatch, "audit", str(bundle), "-o", "wide") == 0
+
+    told = capsys.readouterr().out
+    assert "GPU_UTIL of GPU 2 97" in told
+    assert f"{place}:2" in told
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "told"),
+    [
+        ('DCGM_A{gpu="1"} 3\nDCGM_B{\n', 0, "dcgm.txt:2"),
+        ("DCGM_B{\n", 2, "dcgm.txt:1:1: found"),
+        ("node_load1 3\n", 2, "found no metric of a GPU"),
+        ('{"data": {"resultType": "vector", "result": []}}', 2, "found no metric of a GPU"),
+    ],
+)
+def test_a_damaged_line_of_metrics_is_told_and_only_where_none_is_good_refused(
+    bundle: Path, content: str, code: int, told: str, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    Path("dcgm.txt").write_text(content)
+
+    assert run(monkeypatch, "audit", str(bundle), "--metrics", "dcgm.txt", "-o", "wide") == code
+
+    captured = capsys.readouterr()
+    assert told in captured.out + captured.err
+
+
 @pytest.mark.parametrize("anonymize", [False, True])
 def test_a_snapshot_shows_the_same_problem_again(
     bundle: Path, anonymize: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -112,6 +147,9 @@ def test_a_snapshot_shows_the_same_problem_again(
         ([], 2, "give a folder of a support bundle"),
         (["no-such-folder"], 2, "no-such-folder: found nothing to read"),
         (["bundle/notes.md"], 2, "bundle/notes.md:1:1: found no topology"),
+        (["empty"], 2, "empty: found nothing that can be used (there is no file)"),
+        (["useless"], 2, "useless: found nothing that can be used (notes.md:1 found no topology)"),
+        (["bundle/notes.md", "useless/notes.md"], 2, "found nothing that can be used (bundle/notes.md:1"),
         (["--kubeconfig", "no-such-file"], 1, "no-such-file"),
         (["bundle", "--metrics", "no-such-file"], 2, "no-such-file: found nothing to read"),
     ],
@@ -120,6 +158,10 @@ def test_what_cannot_be_audited_ends_with_one_message(
     bundle: Path, arguments: list[str], code: int, told: str, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
+    Path("empty").mkdir()
+    Path("useless").mkdir()
+    Path("useless/notes.md").write_text("hello\n")
+
     assert run(monkeypatch, "audit", *arguments) == code
 
     captured = capsys.readouterr()

@@ -13,10 +13,11 @@ from rich.console import Console
 from atoll.adapters.catalogue import load
 from atoll.adapters.formats.folder import Bundle
 from atoll.adapters.formats.nvidia_smi.render import render_matrix
+from atoll.adapters.snapshot_file import save
 from atoll.cli.app import main
 from atoll.cli.topology.document import json_of_list, list_of
 from atoll.cli.topology.show import Output, show
-from atoll.core.audit.picture import Blind
+from atoll.core.audit.picture import AuditNode, Blind, Picture
 from atoll.core.evidence.machine import Machine
 
 
@@ -252,12 +253,62 @@ def test_a_machine_whose_gpus_nobody_lists_is_not_one_without_gpus(
     assert "GPUs unknown" in capsys.readouterr().out
 
 
-def test_a_folder_without_any_dump_is_an_empty_list(
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({}, "there is no file"),
+        ({"a.txt": ""}, "a.txt is empty"),
+        ({"n1/notes.md": "by hand\n"}, "n1/notes.md:1"),
+        ({"topo.txt": "\tGPU0\tGPU1\nGPU0\t X \tPIX\n", **{f"{n}.md": "hello" for n in range(5)}}, "and 3 more"),
+        ({"pods.json": '{"kind": "PodList", "apiVersion": "v1", "items": [{}]}'}, "nothing about a node's hardware"),
+    ],
+)
+def test_a_folder_of_which_nothing_can_be_used_ends_with_two_and_says_why(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    files: dict[str, str],
+    says: str,
+) -> None:
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+
+    assert run(monkeypatch, str(tmp_path)) == 2
+
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
+    assert says in captured.err
+
+
+def test_an_empty_folder_beside_a_good_one_is_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert json_of(monkeypatch, capsys, tmp_path)["items"] == []
-    assert run(monkeypatch, str(tmp_path)) == 0
-    assert "0 machines" in capsys.readouterr().out
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "n1").mkdir()
+    (tmp_path / "n1" / "topo.txt").write_text(render_matrix(load("dgx-1", "n1")))
+
+    document = json_of(monkeypatch, capsys, tmp_path / "n1", tmp_path / "empty")
+
+    assert [item["name"] for item in document["items"]] == ["n1"]
+    assert [each["what"] for each in document["notRead"]] == [str(tmp_path / "empty")]
+
+
+def test_the_machines_of_a_snapshot_are_shown(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = Machine("n1", load("dgx-1", "n1"), ())
+    picture = Picture("bundle", "2026-11-01T00:00:00Z", (AuditNode("n1", machine=machine), AuditNode("n2")))
+    for name in ("seen.json", "seen.json.gz"):
+        save(picture, tmp_path / name)
+
+        document = json_of(monkeypatch, capsys, tmp_path / name)
+
+        assert [item["name"] for item in document["items"]] == ["n1"]
+    assert run(monkeypatch, str(tmp_path / "seen.json"), str(tmp_path / "seen.json.gz")) == 2
+    assert "give it alone" in capsys.readouterr().err
+    assert run(monkeypatch, str(tmp_path)) == 2
+    assert "a snapshot; expected" in capsys.readouterr().err
 
 
 def test_a_list_printed_machine_by_machine_is_the_list() -> None:

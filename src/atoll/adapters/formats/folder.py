@@ -12,12 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from atoll.adapters.formats.cluster.prometheus import SAMPLES_MAX, latest
 from atoll.adapters.formats.read import FileContent, UnknownFormatError, read_file
 from atoll.adapters.formats.text.documents import Document
 from atoll.adapters.formats.text.json_weight import Scale
 from atoll.adapters.formats.text.objects import text_at
 from atoll.adapters.formats.text.text import FILE_BYTES_MAX, DumpFile
-from atoll.core.audit.picture import Blind
+from atoll.core.audit.picture import Blind, Metric
 from atoll.core.errors import AtollError, DumpError, printable
 from atoll.core.evidence.grouping import FileReadings, Group, collection, group, one_node
 from atoll.core.evidence.joining import join
@@ -51,6 +52,7 @@ class Bundle:
         objects: every Kubernetes object, for whoever looks at the cluster.
         blind: what could not be read, and why. Files of other kinds are noted as expected.
         files: how many files something was read from.
+        metrics: samples about GPUs, the last of each series.
     """
 
     origin: str
@@ -59,6 +61,12 @@ class Bundle:
     objects: tuple[Found, ...] = ()
     blind: tuple[Blind, ...] = ()
     files: int = 0
+    metrics: tuple[Metric, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing in it can be used."""
+        return not (self.machines or self.objects or self.metrics)
 
 
 def is_bundle(path: Path) -> bool:
@@ -85,7 +93,7 @@ def read_bundle(path: Path) -> Bundle:
     else:
         reader.take_tar(path)
     name = path.resolve().name
-    return reader.bundle(str(path), name=printable(name if path.is_dir() else _TAR_END.sub("", name)))
+    return reader.bundle(str(path), name=printable(name or str(path) if path.is_dir() else _TAR_END.sub("", name)))
 
 
 def read_files(files: Sequence[DumpFile], *, forgiving: bool = False) -> Bundle:
@@ -110,6 +118,7 @@ class _Reader:
 
     files: list[FileReadings] = field(default_factory=list)
     objects: list[Found] = field(default_factory=list)
+    metrics: list[Metric] = field(default_factory=list)
     notes: list[Blind] = field(default_factory=list)
     scale: Scale = field(default_factory=Scale)
     bytes_read: int = 0
@@ -122,7 +131,9 @@ class _Reader:
         notes = self.notes[:NOTES_MAX]
         if hidden > 0:
             notes.append(Blind(f"{hidden:,} more files", "were not read for reasons like these"))
-        return Bundle(origin, machines, tuple(found), tuple(self.objects), tuple(notes), len(self.files))
+        return Bundle(
+            origin, machines, tuple(found), tuple(self.objects), tuple(notes), len(self.files), latest(self.metrics)
+        )
 
     def _nodes(self) -> frozenset[str]:
         """What the cluster calls its nodes."""
@@ -140,18 +151,21 @@ class _Reader:
             self.note(_place(unknown), f"found {unknown.found}", expected=True)
             return
         except DumpError as error:
-            self.note(_place(error), _why(error), error.remedy)
+            self.notes.append(blind_of(error))
             return
         self.keep(file.name, content)
 
     def keep(self, name: str, content: FileContent) -> None:
         """Keep what a file says; its parts that were refused are noted."""
-        for refused in content.refused:
-            self.note(_place(refused), _why(refused), refused.remedy)
+        self.notes += map(blind_of, content.refused)
         if content.objects:
             self.scale.keep()
         self.objects += [Found(name, document) for document in content.objects]
-        if content.readings or content.objects:
+        if len(self.metrics) + len(content.metrics) > SAMPLES_MAX:
+            self.note(name, f"has more metrics than {SAMPLES_MAX:,} samples leave room for", "Give a part of them.")
+        else:
+            self.metrics += content.metrics
+        if content.readings or content.objects or content.metrics:
             self.files.append(FileReadings(name, content.readings))
 
     def note(self, what: str, why: str, remedy: str = "", *, expected: bool = False) -> None:
@@ -270,5 +284,6 @@ def _place(error: DumpError) -> str:
     return f"{error.file}:{error.line}" if error.line else error.file
 
 
-def _why(error: DumpError) -> str:
-    return f"was refused: found {error.found}; expected {error.expected}"
+def blind_of(error: DumpError) -> Blind:
+    """A refusal as a note."""
+    return Blind(_place(error), f"was refused: found {error.found}; expected {error.expected}", error.remedy)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from atoll.adapters.formats.cluster import resource_slice
+from atoll.adapters.formats.cluster import prometheus, resource_slice
 from atoll.adapters.formats.machine.known_topology import reading_of
 from atoll.adapters.formats.machine.machine_file import is_machine_file, parse_machine
 from atoll.adapters.formats.nvidia_smi.failures import find_failure
@@ -20,6 +20,8 @@ from atoll.adapters.formats.text.documents import Document, Value, documents, it
 from atoll.adapters.formats.text.json_weight import Scale
 from atoll.adapters.formats.text.text import DumpFile, DumpText, decode
 from atoll.adapters.formats.text.xml_tree import find_xml, parse_xml
+from atoll.adapters.snapshot_file import is_snapshot
+from atoll.core.audit.picture import Metric
 from atoll.core.errors import DumpError
 from atoll.core.evidence.joining import join
 from atoll.core.evidence.machine import Disagreement, Machine
@@ -48,12 +50,14 @@ class FileContent:
 
     Attributes:
         objects: every API object in it, in order; some of them gave readings too.
+        metrics: samples about GPUs, as Prometheus prints them.
         refused: parts that cannot be trusted, beside others that can.
     """
 
     readings: tuple[Reading, ...] = ()
     objects: tuple[Document, ...] = ()
     refused: tuple[DumpError, ...] = ()
+    metrics: tuple[Metric, ...] = ()
 
 
 def read_file(file: DumpFile, scale: Scale | None = None) -> FileContent:
@@ -63,11 +67,21 @@ def read_file(file: DumpFile, scale: Scale | None = None) -> FileContent:
         DumpError: nothing in it can be used.
     """
     text = decode(file)
+    if is_snapshot(text.raw[:4096].encode()):
+        raise DumpError(
+            text.name, 0, 0, found="a snapshot", expected="files of nodes",
+            remedy="Give it alone to `atoll audit` or `atoll topology show`.",
+        )  # fmt: skip
     if is_machine_file(text) and not _is_object_of_ours(text):
         return FileContent((reading_of(Source(Format.MACHINE_FILE, text.name), parse_machine(text)),))
     begins_xml = next((line for line in text.lines if line.strip()), "").lstrip("\ufeff \t").startswith("<")
     if not begins_xml and looks_structured(text):
         return _structured(text, scale)
+    if prometheus.recognises(text):
+        metrics, refused = prometheus.read_metrics(text)
+        if not metrics and not refused:
+            raise UnknownFormatError(text.name, 1, 1, found="no metric of a GPU", expected=prometheus.EXPECTED)
+        return FileContent(metrics=metrics, refused=refused)
     found = text_formats(text)
     if not found and find_xml(text) is not None:
         return _xml(text)
@@ -116,10 +130,13 @@ def _structured(text: DumpText, scale: Scale | None) -> FileContent:
     readings: list[Reading] = []
     objects: list[Document] = []
     refused: list[DumpError] = []
+    metrics: list[Metric] = []
     slices: list[tuple[Value, int]] = []  # of one node in several objects, so they are read together
     for document in found:
         refused += odd_members(text.name, document)
         for item in items_of(document):
+            if prometheus.recognises_json(item.value):
+                metrics += prometheus.read_json(item.value)
             if resource_slice.recognises(item.value):
                 slices.append((item.value, item.line))
             try:
@@ -132,15 +149,16 @@ def _structured(text: DumpText, scale: Scale | None) -> FileContent:
         readings += resource_slice.readings(text.name, slices)
     except DumpError as error:
         refused.append(error)
-    if not readings and refused and not objects:
+    found_nothing = not readings and not objects and not metrics
+    if found_nothing and refused:
         raise refused[0]
     small = len(text.raw) <= TEXT_IN_OBJECTS_MAX  # `lscpu -J`, which is read line by line
-    if not readings and not objects and small and (forms := text_formats(text)):
+    if found_nothing and small and (forms := text_formats(text)):
         return _from_texts(text, forms)
-    if not readings and not objects:
+    if found_nothing:
         line = found[0].line
         raise UnknownFormatError(text.name, line, 1, found="objects of an unknown kind", expected=EXPECTED)
-    return FileContent(tuple(readings), tuple(objects), tuple(refused))
+    return FileContent(tuple(readings), tuple(objects), tuple(refused), prometheus.latest(metrics))
 
 
 def _of_object(name: str, document: Document) -> Iterator[Reading]:

@@ -1,29 +1,30 @@
 """What the command line lets an audit see: files, folders, a snapshot, a live cluster, or files beside a cluster."""
 
-import gzip
 import sys
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO, cast
 
 import typer
 from rich.console import Console
 
-from atoll.adapters import snapshot_file
-from atoll.adapters.formats.cluster.prometheus import read_json, read_metrics, recognises_json
-from atoll.adapters.formats.folder import Bundle
+from atoll.adapters.formats.cluster.prometheus import EXPECTED as METRICS
+from atoll.adapters.formats.cluster.prometheus import latest, read_json, read_metrics, recognises_json
+from atoll.adapters.formats.folder import Bundle, blind_of
 from atoll.adapters.formats.text.documents import documents, looks_structured
 from atoll.adapters.formats.text.text import decode
 from atoll.adapters.kube.survey.gather import Survey
-from atoll.cli.topology.given import STDIN, bundle_from, read_files
-from atoll.core.audit.picture import Metric, Picture
+from atoll.cli.saved import load, snapshot_in
+from atoll.cli.topology.given import bundle_from, read_files
+from atoll.core.audit.picture import Blind, Metric, Picture
+from atoll.core.errors import DumpError
 
-SEEN_HELP = "Folders or tar files (each subfolder is a node), files of one node, or a snapshot; - is stdin."
-_GZIP = b"\x1f\x8b"
+SEEN_HELP = (
+    "Folders or tar files (a node is a subfolder, or the folder itself where it has none), files of one node, or a "
+    "snapshot; - is stdin."
+)
 
 
 def picture_of(
@@ -40,22 +41,24 @@ def picture_of(
             "found neither files nor --kubeconfig; give a folder of a support bundle, files of a node, or a kubeconfig"
         )
     taken = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    samples = tuple(sample for name in metrics for sample in _metrics_of(name))
-    snapshots = [name for name in names if _is_snapshot(name)]
-    if snapshots and (len(names) > 1 or kubeconfig):
-        raise typer.BadParameter(f"{snapshots[0]} is a snapshot, which holds all that was seen; give it alone")
-    if snapshots:
-        return _with(_loaded(snapshots[0]), samples)
+    named = [_metrics_of(name) for name in metrics]
+    samples = [sample for found, _ in named for sample in found]
+    refused = [blind_of(error) for _, errors in named for error in errors]
+    snapshot = snapshot_in(names, alone=kubeconfig is None)
+    if snapshot is not None:
+        with _progress(f"reading {snapshot}"):
+            return _with(load(snapshot), samples, refused)
     with _progress(f"reading {', '.join(names[:3])}" if names else "reading"):
-        bundle = bundle_from(names, None, forgiving=True)[0] if names else Bundle("")
+        bundle = bundle_from(names, None, forgiving=True, all_kinds=True)[0] if names else Bundle("")
+    samples = [*bundle.metrics, *samples]
     if kubeconfig is None:
-        return _with(_from_files(bundle, resources, taken), samples)
+        return _with(_from_files(bundle, resources, taken), samples, refused)
     with _progress("asking the cluster"):
-        return _with(_from_cluster(kubeconfig, bundle, resources, taken), samples)
+        return _with(_from_cluster(kubeconfig, bundle, resources, taken), samples, refused)
 
 
-def _with(picture: Picture, samples: tuple[Metric, ...]) -> Picture:
-    return replace(picture, metrics=(*picture.metrics, *samples))
+def _with(picture: Picture, samples: Sequence[Metric], refused: Sequence[Blind]) -> Picture:
+    return replace(picture, metrics=latest((*picture.metrics, *samples)), blind=(*picture.blind, *refused))
 
 
 def _from_files(bundle: Bundle, resources: tuple[str, ...], taken: str) -> Picture:
@@ -81,36 +84,19 @@ def _from_cluster(kubeconfig: Path, bundle: Bundle, resources: tuple[str, ...], 
     return replace(seen, blind=(*seen.blind, *bundle.blind))
 
 
-def _metrics_of(name: str) -> tuple[Metric, ...]:
+def _metrics_of(name: str) -> tuple[tuple[Metric, ...], tuple[DumpError, ...]]:
+    """The samples of a file that was named as metrics, and its lines that were refused."""
     text = decode(read_files([name])[0])
     if looks_structured(text):
-        return tuple(
+        found = latest(
             metric for each in documents(text) if recognises_json(each.value) for metric in read_json(each.value)
         )
-    return read_metrics(text)
-
-
-@contextmanager
-def _opened(name: str) -> Iterator[BinaryIO]:
-    with Path(name).open("rb") as file:
-        packed = file.read(2) == _GZIP
-        file.seek(0)
-        yield cast("BinaryIO", gzip.GzipFile(fileobj=file)) if packed else file
-
-
-def _is_snapshot(name: str) -> bool:
-    if name == STDIN or not Path(name).is_file():
-        return False
-    try:
-        with _opened(name) as file:
-            return snapshot_file.is_snapshot(file.read(4096))
-    except (OSError, EOFError, zlib.error):
-        return False
-
-
-def _loaded(name: str) -> Picture:
-    with _progress(f"reading {name}"), _opened(name) as file:
-        return snapshot_file.load(name, file)
+        refused: tuple[DumpError, ...] = ()
+    else:
+        found, refused = read_metrics(text)
+    if not found:
+        raise DumpError(name, 0, 0, found="no metric of a GPU", expected=METRICS)
+    return found, refused
 
 
 @contextmanager

@@ -24,12 +24,18 @@ Live = Annotated[
     typer.Option(metavar="FILE", help="Ask this cluster, read-only; `atoll manifests audit-rbac` prints the rights."),
 ]
 
+METRICS_HELP = "More GPU metrics, as Prometheus prints them; in what else is given they are found by content."
+
 
 def audit(
     files: Annotated[list[str] | None, typer.Argument(metavar="FILE|FOLDER...", help=SEEN_HELP)] = None,
     kubeconfig: Live = None,
     metrics: Annotated[
-        list[str] | None, typer.Option(metavar="FILE", help="DCGM or other GPU metrics, as Prometheus prints them.")
+        list[str] | None,
+        typer.Option(
+            metavar="FILE",
+            help=METRICS_HELP,
+        ),
     ] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a self-contained page too.")] = None,
     output: Annotated[Output, typer.Option("-o", "--output", help="How to print it.")] = Output.TABLE,
@@ -40,7 +46,7 @@ def audit(
     The first finding is the most consequential. Nothing is installed and nothing is written but --html.
 
     Exit code 0 when the audit was made, whatever it found; 1 when the cluster or an output cannot be reached, 2 when
-    what was given cannot be used.
+    nothing of what was given can be used. A file that cannot be used among others is told in the report.
     """
     report = audited(picture_of(files or [], kubeconfig, resources_of(gpu_resource), metrics or []), known_defects())
     if html is not None:

@@ -38,9 +38,12 @@ def topology_show(
 ) -> None:
     """Show what files of a node, a folder of several, a live cluster or a catalogue machine say and do not say.
 
-    In a folder each subfolder is a node; loose files meet at the GPUs that they name, and else stand for themselves.
+    In a folder each subfolder is a node, and a folder without any is one node unless its files contradict each other;
+    loose files meet at the GPUs that they name, and else stand for themselves.
     Of a cluster, GPUNodes, ResourceSlices and what other schedulers and labels record are read, and nothing is
     written.
+
+    Exit code 0 when it was shown, 1 when the cluster cannot be asked, 2 when nothing of what was given can be used.
     """
     if kubeconfig is None and node is None:
         bundle, listed = bundle_from(files or [], machine)

@@ -11,56 +11,69 @@ from typing import Any
 from atoll.adapters.formats.text.objects import at, list_at, mapping_at, text_at, text_of
 from atoll.adapters.formats.text.text import DumpText
 from atoll.core.audit.picture import Metric
-from atoll.core.errors import quoted
+from atoll.core.errors import DumpError, quoted
 
 SAMPLES_MAX = 200_000
 LINE_MAX = 16_384
+REFUSED_MAX = 20
+EXPECTED = "metrics of the DCGM exporter or of another vendor's, as Prometheus prints them"
 _GPU_METRIC = re.compile(r"(?:DCGM_|nvidia_|nv_|amd_|rocm_|gpu_|hami_|vgpu_|container_accelerator_)\w{1,200}")
+_LABELLED = re.compile(_GPU_METRIC.pattern + r'\{\w{1,100}="')
 _TYPED = re.compile(r"#\s+(?:HELP|TYPE)\s+\w")
 _SAMPLE = re.compile(r"[a-zA-Z_:][\w:]{0,250}(?:\{|\s+[-+.\dNI])")
 _HEAD_LINES = 50
 
 
 def recognises(text: DumpText) -> bool:
-    """Whether the text is an exporter's: comment lines of the format, or samples from its first line on."""
+    """Whether the text is an exporter's: comment lines of the format, samples with labels or from its first line on."""
     head = [line.strip() for line in text.lines[:_HEAD_LINES] if line.strip()]
-    return any(_TYPED.match(line) for line in head) or (bool(head) and all(_SAMPLE.match(line) for line in head[:3])
+    return any(_TYPED.match(line) or _LABELLED.match(line) for line in head) or (bool(head) and all(_SAMPLE.match(line) for line in head[:3])
                                                         and any(_GPU_METRIC.match(line) for line in head))  # fmt: skip
 
 
-def read_metrics(text: DumpText) -> tuple[Metric, ...]:
-    """The samples about GPUs.
+def read_metrics(text: DumpText) -> tuple[tuple[Metric, ...], tuple[DumpError, ...]]:
+    """The samples about GPUs, and the first of the lines about GPUs that are damaged.
 
     Raises:
-        DumpError: such a line is damaged.
+        DumpError: there are such lines, and none can be used.
     """
     found: list[Metric] = []
+    refused: list[DumpError] = []
     for number, line in enumerate(text.lines, 1):
         body = line.strip()
         if not _GPU_METRIC.match(body):
             continue
-        if len(body) > LINE_MAX or len(found) >= SAMPLES_MAX:
-            raise text.line_refusal(
-                number, found=f"more than {SAMPLES_MAX:,} samples or {LINE_MAX:,} characters",
-                expected="the metrics of one exporter", remedy="Keep the lines that begin with DCGM_.",
-            )  # fmt: skip
-        try:
-            found += _of_line(body)
-        except Exception:  # the library raises whatever its hand-written parser stumbles over
-            raise text.line_refusal(number, found=quoted(body), expected='NAME{label="value"} NUMBER') from None
-    return latest(found)
+        if len(found) >= SAMPLES_MAX or len(refused) >= REFUSED_MAX:
+            many = f"{SAMPLES_MAX:,} samples" if len(found) >= SAMPLES_MAX else f"{REFUSED_MAX} damaged lines"
+            refused.append(text.line_refusal(
+                number, found=f"more than {many}, and read no further", expected="the metrics of one exporter",
+                remedy="Keep the lines that begin with DCGM_.",
+            ))  # fmt: skip
+            break
+        samples = _of_line(body) if len(body) <= LINE_MAX else None
+        if samples is None:
+            refused.append(text.line_refusal(number, found=quoted(body), expected='NAME{label="value"} NUMBER'))
+        else:
+            found += samples
+    if refused and not found:
+        raise refused[0]
+    return latest(found), tuple(refused)
 
 
-def _of_line(line: str) -> list[Metric]:
+def _of_line(line: str) -> list[Metric] | None:
+    """None where the line is damaged."""
     # Imported here: it costs a tenth of a second, and few files are metrics.
     from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415
 
-    return [
-        Metric(sample.name, dict(sample.labels), float(sample.value))
-        for family in text_string_to_metric_families(line + "\n")
-        for sample in family.samples
-        if math.isfinite(sample.value)
-    ]
+    try:
+        return [
+            Metric(sample.name, dict(sample.labels), float(sample.value))
+            for family in text_string_to_metric_families(line + "\n")
+            for sample in family.samples
+            if math.isfinite(sample.value)
+        ]
+    except Exception:  # the library raises whatever its hand-written parser stumbles over
+        return None
 
 
 def recognises_json(value: Any) -> bool:  # noqa: ANN401
