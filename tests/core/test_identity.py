@@ -2,7 +2,15 @@
 
 import pytest
 
-from atoll.core.evidence.identity import is_masked, is_name, plain_address, plain_uuid, repeated_uuids, usable_uuids
+from atoll.core.evidence.identity import (
+    is_masked,
+    is_name,
+    plain_address,
+    plain_uuid,
+    repeated_uuids,
+    shared_uuid,
+    usable_uuids,
+)
 from atoll.core.evidence.reading import SeenGpu
 
 A = "GPU-aaaaaaaa-1111-2222-3333-444444444444"
@@ -11,7 +19,8 @@ A = "GPU-aaaaaaaa-1111-2222-3333-444444444444"
 @pytest.mark.parametrize(
     "uuid",
     ["GPU-00000000-0000-0000-0000-000000000000", "GPU-XXXXXXXX-XXXX-XXXX-XXXX-XXXXXXXXXXXX", "GPU-1234xxxx-aaaa",
-     "GPU-12345678-...", "GPU-12345678-…", "GPU-****", "[redacted]", "N/A", "", "GPU-"],
+     "GPU-12345678-...", "GPU-12345678-…", "GPU-****", "[redacted]", "GPU-removed", "N/A", "", "GPU-",
+     "MIG-00000000-0000-0000-0000-000000000000"],
 )  # fmt: skip
 def test_a_blanked_out_uuid_is_masked(uuid: str) -> None:
     assert is_masked(uuid)
@@ -33,6 +42,17 @@ def test_a_number_of_a_list_is_no_name(uuid: str | None) -> None:
 def test_case_does_not_distinguish_uuids() -> None:
     assert plain_uuid(A.upper()) == A
     assert plain_uuid("gpu-" + A[4:]) == A
+    assert plain_uuid("MIG-" + A[4:].upper()) == "MIG-" + A[4:]
+
+
+@pytest.mark.parametrize("device_id", [A, f"{A}::3", f"{A}-1", f"{A}_12"])
+def test_a_share_is_of_the_gpu_that_it_names(device_id: str) -> None:
+    assert shared_uuid(device_id) == A
+
+
+@pytest.mark.parametrize("device_id", ["nvidia0", "GPU-0", f"{A}-x", f"x{A}"])
+def test_an_id_without_a_uuid_is_a_share_of_nothing(device_id: str) -> None:
+    assert shared_uuid(device_id) is None
 
 
 @pytest.mark.parametrize(

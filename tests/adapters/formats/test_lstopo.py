@@ -211,7 +211,7 @@ def test_two_opencl_platforms_and_parts_of_a_device_make_no_second_gpu() -> None
 
 
 def test_identities_and_positions_come_from_the_vendors_tool() -> None:
-    nvml = device("nvml3", NVIDIAUUID="GPU-1", NVIDIASerial="123", GPUModel="Tesla")
+    nvml = device("nvml3", NVIDIAUUID="GPU-1a2b", NVIDIASerial="123", GPUModel="Tesla")
     cuda = device("cuda0", 5, GPUModel="other")
     rsmi = device("rsmi5", AMDUUID="62596172e6212b")
 
@@ -222,7 +222,7 @@ def test_identities_and_positions_come_from_the_vendors_tool() -> None:
     one, other = reading.gpus or ()
     assert (one.index, one.uuid, one.serial, one.model, one.os_devices) == (
         3,
-        "GPU-1",
+        "GPU-1a2b",
         "123",
         "Tesla",
         ("cuda0", "nvml3"),

@@ -17,8 +17,9 @@ NAME_MIN = 8
 NAMES_KEPT = 1 << 14
 """The same names are asked of many times while a node is joined."""
 
-_BLANKED = re.compile(r"\*|\.\.|…|x{4}|redact|mask|hidden|^n/?a$|unknown|not.supported", re.IGNORECASE)
-_HEX_UUID = re.compile(r"(gpu-)?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})", re.IGNORECASE)
+_BLANKED = re.compile(r"\*|\.\.|…|x{4}|redact|mask|hidden|removed|^n/?a$|unknown|not.supported", re.IGNORECASE)
+_HEX_UUID = re.compile(r"(?:(gpu|mig)-)?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})", re.IGNORECASE)
+_SHARE = re.compile(r"((?:GPU|MIG)-[0-9a-zA-Z]{8}(?:-[0-9a-zA-Z]{4}){3}-[0-9a-zA-Z]{12})(?:::\d{1,6}|[-_]\d{1,6})?")
 _ADDRESS = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.([0-7]))?", re.IGNORECASE)
 
 
@@ -26,12 +27,23 @@ _ADDRESS = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\
 def plain_uuid(uuid: str) -> str:
     """A UUID in the spelling by which it is compared and granted: hex digits in lower case, others as they are."""
     found = _HEX_UUID.fullmatch(uuid.strip())
-    return uuid.strip() if found is None else ("GPU-" if found[1] else "") + found[2].lower()
+    return uuid.strip() if found is None else (f"{found[1].upper()}-" if found[1] else "") + found[2].lower()
+
+
+def is_hexadecimal(uuid: str) -> bool:
+    """Whether it is a UUID as its standard writes it."""
+    return _HEX_UUID.fullmatch(uuid) is not None
+
+
+def shared_uuid(device_id: str) -> str | None:
+    """The UUID in a device id: GPU-…::3 and GPU-…-1 are shares of GPU-…; None for what holds no UUID."""
+    found = _SHARE.fullmatch(device_id)
+    return found[1] if found else None
 
 
 def is_masked(uuid: str) -> bool:
     """Whether its digits were blanked out: one character throughout, or stars, dots and the like."""
-    body = uuid.strip().lower().removeprefix("gpu-")
+    body = uuid.strip().lower().removeprefix("gpu-").removeprefix("mig-")
     digits = {char for char in body if char.isalnum()}
     return len(digits) < 2 or _BLANKED.search(body) is not None
 

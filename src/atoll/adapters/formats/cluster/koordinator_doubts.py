@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from atoll.adapters.formats.pci.address import pci_address
+from atoll.core.evidence.identity import is_hexadecimal, shared_uuid
 from atoll.core.evidence.reading import Remark, SeenAllocation
 
 REMARKS_MAX = 64
 
 _ROOT = re.compile(r"pci([0-9a-f]{4,8}):([0-9a-f]{2})", re.IGNORECASE)
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 Item = dict[str, Any]
 
@@ -27,7 +27,7 @@ def _identities(gpus: list[Item]) -> Iterator[tuple[str, str]]:
     for identity, minors in _by(gpus, "id").items():
         if len(minors) > 1:
             yield "RepeatedUUID", f"{identity} names the GPUs of minor {_listed(minors)}."
-        if identity.startswith("GPU-") and not _UUID.fullmatch(identity.removeprefix("GPU-")):
+        if identity.startswith("GPU-") and not is_hexadecimal(identity):
             yield "MalformedUUID", f"{identity} of minor {_listed(minors)} is no UUID."
     for minor, ids in _by(gpus, "minor", "id").items():
         if len(ids) > 1:
@@ -73,7 +73,7 @@ def _health(gpus: list[Item]) -> Iterator[tuple[str, str]]:
 
 def _unknown(gpus: list[Item], allocations: Iterable[SeenAllocation]) -> Iterator[tuple[str, str]]:
     known = {item["id"] for item in gpus}
-    ids = [each.partition("::")[0] for taken in allocations for _, named in taken.devices for each in named]
+    ids = [shared_uuid(each) or each for taken in allocations for _, named in taken.devices for each in named]
     for each in dict.fromkeys(ids):
         if each not in known:
             yield "UnknownDevice", f"{each[:80]} is allocated and not among the listed devices."

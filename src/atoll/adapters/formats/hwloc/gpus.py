@@ -13,6 +13,7 @@ from atoll.adapters.formats.hwloc.hex_mask import id_ranges
 from atoll.adapters.formats.hwloc.tree import Function, Objects, infos, number
 from atoll.adapters.formats.pci.kinds import Kind, is_accelerator, is_gpu_class, kind_of
 from atoll.adapters.formats.text.xml_tree import Element
+from atoll.core.evidence.identity import is_masked
 from atoll.core.evidence.reading import CpuLayout, Remark, SeenGpu
 
 _API = re.compile(r"(nvml|rsmi|cuda|ze|opencl)(\d{1,5})((?:[d.]\d{1,5})*)")
@@ -146,8 +147,8 @@ def _identity_remarks(function: Function) -> Iterator[Remark]:
     for device in function.devices:
         told = infos(device)
         unique, uuid = told.get("AMDUUID"), told.get("NVIDIAUUID")
-        if any(word and not word.removeprefix("GPU-").strip("0-") for word in (unique, uuid)):
-            text = f"The identity of {function.address} is all zeros."
+        if any(word and is_masked(word) for word in (unique, uuid)):
+            text = f"The identity of {function.address} is blanked out and names no GPU."
             seen.setdefault("MaskedUUID", Remark("MaskedUUID", text, device.line))
         if unique and len(unique) < _AMD_DIGITS:
             text = f"The unique id of {function.address} has {len(unique)} digits: leading zeros were left out."

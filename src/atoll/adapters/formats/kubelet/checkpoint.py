@@ -5,14 +5,15 @@ Each entry also keeps the plugin's answer, and only that says which GPU a contai
 the ids are made up. Entries of pods that are gone stay until the next allocation.
 """
 
-import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from atoll.adapters.formats.kubelet.allocate_response import visible_devices
 from atoll.adapters.formats.text.documents import Value, embedded
 from atoll.adapters.formats.text.objects import at, text_of, whole_at
 from atoll.core.errors import DumpError
+from atoll.core.evidence.identity import shared_uuid
 from atoll.core.evidence.reading import Format, Reading, Remark, SeenAllocation, Source
 
 ENTRIES_MAX = 10_000
@@ -20,7 +21,6 @@ IDS_MAX = 4_096
 NO_NUMA = "-1"
 
 _EXPECTED = "kubelet_internal_checkpoint as the kubelet wrote it"
-_REPLICA = re.compile(r"((?:GPU|MIG)-[0-9a-zA-Z]{8}(?:-[0-9a-zA-Z]{4}){3}-[0-9a-zA-Z]{12})(?:::\d{1,6}|[-_]\d{1,6})?")
 
 
 def recognises(value: Value) -> bool:
@@ -51,7 +51,7 @@ def read(name: str, value: Value, line: int) -> tuple[Reading, ...]:
         if encoded and seen is None:
             remarks.append(Remark("Inconsistent", f"The plugin's answer of entry {number} cannot be read.", line))
         if seen:
-            allocation = _with_visible(allocation, seen.uuids)
+            allocation = replace(allocation, visible=seen.uuids)
             if seen.settings:
                 settings[f"{allocation.pod_uid}/{allocation.container}/{allocation.resource}"] = dict(seen.settings)
         allocations.append(allocation)
@@ -98,33 +98,21 @@ def _ids(name: str, line: int, value: Value, what: str) -> tuple[str, ...]:
     return tuple(text_of(each) for each in listed)
 
 
-def _with_visible(allocation: SeenAllocation, visible: tuple[str, ...]) -> SeenAllocation:
-    return SeenAllocation(
-        allocation.container, allocation.resource, allocation.devices, pod_uid=allocation.pod_uid, visible=visible
-    )
-
-
 def _form(allocations: list[SeenAllocation]) -> str:
     """Which of the two forms the file has; "" where no entry shows it."""
     keys = {key for allocation in allocations for key, _ in allocation.devices}
     return "" if not keys else "list" if keys == {""} else "by NUMA node"
 
 
-def physical_id(device: str) -> str | None:
-    """The UUID in a device id: GPU-…::3 and GPU-…-1 are shares of GPU-…; None for other names."""
-    found = _REPLICA.fullmatch(device)
-    return found[1] if found else None
-
-
 def _remarks(
     allocations: list[SeenAllocation], registered: Mapping[str, tuple[str, ...]], line: int
 ) -> Iterator[Remark]:
     holders: dict[tuple[str, str], str] = {}
-    known = {resource: frozenset((*ids, *map(physical_id, ids))) for resource, ids in registered.items()}
+    known = {resource: frozenset((*ids, *map(shared_uuid, ids))) for resource, ids in registered.items()}
     for allocation in allocations:
         who = f"container {allocation.container} of pod {allocation.pod_uid}"
         ids = tuple(dict.fromkeys(each for _, listed in allocation.devices for each in listed))
-        named = {physical_id(each) for each in ids}
+        named = {shared_uuid(each) for each in ids}
         if allocation.visible and None not in named and named != set(allocation.visible):
             yield Remark(
                 "RewrittenIds", f"The ids of {who} name {_few(ids)}, but it sees {_few(allocation.visible)}.", line
@@ -145,7 +133,7 @@ def _remarks(
 
 def _is_known(device: str, registered: frozenset[str | None] | None) -> bool:
     """Whether the plugin lists it, or its GPU. Right after the kubelet started no plugin lists anything."""
-    return not registered or device in registered or (physical_id(device) or device) in registered
+    return not registered or device in registered or (shared_uuid(device) or device) in registered
 
 
 def _few(names: tuple[str, ...]) -> str:

@@ -1,15 +1,16 @@
 """`nvidia-smi -L`: index, model and UUID of each GPU, and the MIG devices that it is split into."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from atoll.adapters.formats.nvidia_smi.header import GPUS_MAX
 from atoll.adapters.formats.nvidia_smi.headings import begins_other_output
 from atoll.adapters.formats.nvidia_smi.tokens import LINE_PREFIX
-from atoll.adapters.formats.nvidia_smi.uuids import as_printed, uuid_remarks
+from atoll.adapters.formats.nvidia_smi.uuids import uuid_remarks
 from atoll.adapters.formats.text.sections import Span, cut
 from atoll.adapters.formats.text.text import DumpText
 from atoll.core.errors import quoted
+from atoll.core.evidence.identity import plain_uuid
 from atoll.core.evidence.reading import Format, MigDevice, Reading, SeenGpu, Source
 
 EXPECTED = "GPU <index>: <model> (UUID: GPU-<hex>)"
@@ -24,25 +25,6 @@ _MIG = re.compile(r"MIG (\S{1,64})\s+Device\s+(\d{1,3}): \(UUID: (MIG-[0-9A-Za-z
 _INSTANCES = re.compile(r"MIG-GPU-.*/(\d{1,3})/(\d{1,3})")  # until driver 470
 _LINKS_COMMAND = re.compile(r"nvidia-smi\s+(?:nvlink|c2c)\b")
 _LINK_LINE = re.compile(r"\s*(?:C2C )?Link \d|.*nvlink|.*C2C|.*all links are inactive", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class ListedGpu:
-    """One line of the list and the MIG devices below it."""
-
-    index: int
-    model: str
-    uuid: str
-    mig_devices: tuple[MigDevice, ...] = ()
-    line: int = 0
-
-    @property
-    def mig(self) -> bool:
-        return bool(self.mig_devices)
-
-
-def lists_gpus(text: DumpText) -> bool:
-    return any(_LISTED.match(line.lstrip(LINE_PREFIX)) for line in text.lines)
 
 
 def recognises(text: DumpText) -> bool:
@@ -61,19 +43,14 @@ def read(text: DumpText) -> tuple[Reading, ...]:
 
 
 def _reading(text: DumpText, first: int) -> Reading:
-    listed = parse_gpu_list(text)
-    indices = [gpu.index for gpu in listed]
-    if indices != list(range(len(listed))):
+    listed = _parse(text)
+    if list(listed) != list(range(len(listed))):
         raise text.line_refusal(
-            first, found=f"a list of GPUs {', '.join(map(str, indices))}", expected="GPUs from 0 without a gap",
+            first, found=f"a list of GPUs {', '.join(map(str, listed))}", expected="GPUs from 0 without a gap",
             remedy="Is a line missing?",
         )  # fmt: skip
-    gpus = tuple(
-        SeenGpu(f"GPU{gpu.index}", index=gpu.index, uuid=gpu.uuid, model=gpu.model, mig_devices=gpu.mig_devices)
-        for gpu in listed
-    )
-    remarks = uuid_remarks((seen, gpu.line) for seen, gpu in zip(gpus, listed, strict=True))
-    return Reading(Source(Format.NVIDIA_SMI_LIST, text.name, first), gpus=gpus, remarks=remarks)
+    gpus = tuple(gpu for gpu, _ in listed.values())
+    return Reading(Source(Format.NVIDIA_SMI_LIST, text.name, first), gpus=gpus, remarks=uuid_remarks(listed.values()))
 
 
 def _spans(text: DumpText) -> list[Span]:
@@ -102,13 +79,13 @@ def _spans(text: DumpText) -> list[Span]:
     return [*spans, (first, last)] if first else spans
 
 
-def parse_gpu_list(text: DumpText) -> tuple[ListedGpu, ...]:
-    """Read the list of one node, by index.
+def _parse(text: DumpText) -> dict[int, tuple[SeenGpu, int]]:
+    """Read the list of one node: index -> GPU and the line that names it, in order.
 
     Raises:
         DumpError: a line is damaged, or an index or UUID is listed twice.
     """
-    gpus: dict[int, ListedGpu] = {}
+    gpus: dict[int, tuple[SeenGpu, int]] = {}
     last: int | None = None
     for number, line in enumerate(text.lines, 1):
         body = line.lstrip(LINE_PREFIX).rstrip()
@@ -117,28 +94,27 @@ def parse_gpu_list(text: DumpText) -> tuple[ListedGpu, ...]:
                 raise text.line_refusal(number, found=quoted(body), expected=EXPECTED, remedy=_remedy(body))
             continue  # a prompt or a log line
         if last is not None and (device := _mig_device(body)):
-            if any(other.index == device.index for other in gpus[last].mig_devices):
+            owner, line_of_owner = gpus[last]
+            if any(other.index == device.index for other in owner.mig_devices):
                 raise text.line_refusal(
                     number, found=f"MIG device {device.index} of GPU {last} twice", expected="each MIG device once"
                 )
-            gpus[last] = replace(gpus[last], mig_devices=(*gpus[last].mig_devices, device))
+            gpus[last] = replace(owner, mig_devices=(*owner.mig_devices, device)), line_of_owner
             continue
         match = _GPU.fullmatch(body)
         if match is None:
             raise text.line_refusal(number, found=quoted(body), expected=EXPECTED, remedy=_remedy(body))
-        gpu = ListedGpu(int(match[1]), match[2], as_printed(match[3]), line=number)
-        if gpu.index in gpus or any(other.uuid == gpu.uuid for other in gpus.values()):
+        index, uuid = int(match[1]), plain_uuid(match[3])
+        if index in gpus or any(other.uuid == uuid for other, _ in gpus.values()):
             raise text.line_refusal(
-                number,
-                found=f"GPU {gpu.index} ({gpu.uuid}) beside an equal index or UUID",
-                expected="each GPU once",
+                number, found=f"GPU {index} ({uuid}) beside an equal index or UUID", expected="each GPU once",
                 remedy="Lists of two nodes must be given one by one.",
-            )
+            )  # fmt: skip
         if len(gpus) == GPUS_MAX:
             raise text.line_refusal(number, found=f"more than {GPUS_MAX} GPUs", expected="the list of one node")
-        gpus[gpu.index] = gpu
-        last = gpu.index
-    return tuple(gpus[index] for index in sorted(gpus))
+        gpus[index] = SeenGpu(f"GPU{index}", index=index, uuid=uuid, model=match[2]), number
+        last = index
+    return dict(sorted(gpus.items()))
 
 
 def _mig_device(body: str) -> MigDevice | None:
@@ -151,7 +127,7 @@ def _mig_device(body: str) -> MigDevice | None:
         profile=match[1],
         gpu_instance=int(instances[1]) if instances else None,
         compute_instance=int(instances[2]) if instances else None,
-        uuid=as_printed(match[3]),
+        uuid=plain_uuid(match[3]),
     )
 
 

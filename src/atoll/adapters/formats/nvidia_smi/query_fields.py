@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from atoll.adapters.formats.nvidia_smi.header import GPUS_MAX
-from atoll.adapters.formats.nvidia_smi.uuids import as_printed, is_masked, uuid_remarks
+from atoll.adapters.formats.nvidia_smi.uuids import uuid_remarks
 from atoll.adapters.formats.pci.address import pci_address
 from atoll.adapters.formats.text.text import DumpText
 from atoll.core.errors import DumpError, quoted
+from atoll.core.evidence.identity import is_masked, plain_uuid
 from atoll.core.evidence.reading import Format, MigDevice, Reading, Remark, SeenGpu, Source
 from atoll.core.topology import Health
 
@@ -149,7 +150,7 @@ class QueryLog:
         return SeenGpu(
             name=gpu.name,
             index=index,
-            uuid=as_printed(uuid) if uuid else None,
+            uuid=plain_uuid(uuid) if uuid else None,
             serial=None if serial is None or is_masked(serial) else serial,
             pci_address=pci_address(gpu.name) or pci_address(fields.known(BUS) or ""),
             minor=fields.number(MINOR),
