@@ -8,10 +8,11 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from atoll.core.anonymize import RULES, Kind, anonymized
 from atoll.core.audit.audit import audit
-from atoll.core.audit.picture import AuditEvent, Blind, Picture
-from atoll.core.evidence.reading import Format, Remark, SeenAllocation, Source
+from atoll.core.audit.picture import AuditEvent, Blind, Component, Metric, Picture, Role
+from atoll.core.evidence.machine import Disagreement, Machine, SeenRemark
+from atoll.core.evidence.reading import Format, Remark, SeenAllocation, SeenGpu, SeenNic, Source
 from atoll.core.topology import NodeTopology, PairLink
-from tests.core.audit.pictures import node, picture, pod, record, uuid
+from tests.core.audit.pictures import PODS, node, picture, pod, record, uuid
 
 
 def filled(kind: Any, place: str) -> Any:
@@ -84,8 +85,6 @@ def test_names_are_replaced_consistently_so_that_the_audit_says_the_same() -> No
 
 
 def test_sentences_of_ours_keep_their_words_and_lose_the_names() -> None:
-    from atoll.core.evidence.machine import SeenRemark  # noqa: PLC0415
-
     told = SeenRemark(Source(Format.SYSFS, "f"), Remark("MaskedUUID", f"{uuid('n1', 1)} on n1 is masked"))
 
     (clean,) = anonymized(picture(node("n1", remarks=(told,)))).nodes
@@ -147,3 +146,60 @@ def test_only_labels_that_tell_a_model_or_a_setting_are_kept() -> None:
     (clean,) = anonymized(picture(replace(node(), labels=labels))).nodes
 
     assert clean.labels == {"nvidia.com/gpu.product": "H100"}
+
+
+def test_settings_keep_numbers_and_words_of_placement_and_lose_the_names_of_files() -> None:
+    settings = (
+        ("MIG_STRATEGY", "mixed"), ("DEFAULT_CONFIG", "acme-a100"), ("config file", "acme-config/acme-a100"),
+        ("acme-a100: sharing.timeSlicing.nvidia.com/gpu.replicas", "4"),
+    )  # fmt: skip
+    plugin = Component(Role.DEVICE_PLUGIN, "nvidia-device-plugin", "v0.17.1", settings=settings)
+    asking = pod("a", "n1", (0,), asked=(("atoll.dev/policy", "Restricted"), ("atoll.dev/partition", "acme-left")))
+    labels = {"nvidia.com/device-plugin.config": "acme-a100", "nvidia.com/mig.config.state": "failed"}
+
+    clean = anonymized(picture(replace(node(), labels=labels), pods=(asking,), components=(plugin,)))
+
+    told = dict(clean.components[0].settings)
+    file = clean.nodes[0].labels["nvidia.com/device-plugin.config"]
+    assert (told["MIG_STRATEGY"], told["DEFAULT_CONFIG"]) == ("mixed", file)
+    assert told[f"{file}: sharing.timeSlicing.nvidia.com/gpu.replicas"] == "4"
+    assert dict(clean.pods[0].asked)["atoll.dev/policy"] == "Restricted"
+    assert "acme" not in " ".join(texts(clean))
+
+
+BARE = Remark("OfflineCPU", "CPU 3 is offline.")
+
+
+def test_an_identity_of_which_only_one_source_knows_is_replaced_too() -> None:
+    serial = Disagreement((0,), "serial", ((PODS, "1322621083"), (PODS, "1322621084")))
+    both = Disagreement((0,), "uuid", ((PODS, uuid("n1", 0)), (PODS, "GPU-709fac35-5f40-624b-90f7-b0a3db7a97a0")))
+    told = SeenRemark(PODS, Remark("ToolWarning", 'The tool warned: "host acme-7 is old", of d/acme.txt.'))
+    seen = node(disagreements=(serial, both), remarks=(told, SeenRemark(Source(Format.SYSFS, "d/acme.txt"), BARE)))
+
+    clean = anonymized(picture(seen))
+
+    assert not [word for word in ("acme", "132262108", "709fac35") if word in " ".join(texts(clean))]
+    assert clean.nodes[0].machine.remarks[0].remark.text == 'The tool warned: "…", of file-2.'
+
+
+def test_interfaces_that_somebody_renamed_and_masks_that_show_a_part_lose_their_names() -> None:
+    nics = tuple(SeenNic(name) for name in ("mlx5_0", "ens1f0np0", "enx0242ac11aabb", "acme-storage"))
+    gpus = tuple(SeenGpu("GPU0", uuid=each) for each in ("GPU-709fac35-****", "GPU-xxxxxxxx", "N/A"))
+
+    (clean,) = anonymized(picture(replace(node(), machine=Machine("n1", None, (), gpus, nics)))).nodes
+
+    assert [nic.name for nic in clean.machine.nics] == ["mlx5_0", "ens1f0np0", "place-1", "place-2"]
+    assert [gpu.uuid for gpu in clean.machine.gpus] == ["GPU-********", "GPU-xxxxxxxx", "N/A"]
+
+
+def test_reasons_lose_resources_and_what_concerns_a_node_stays_with_it() -> None:
+    events = (AuditEvent("Node", "", "gpu-box", "NodeNotReady", ""), AuditEvent("Pod", "a", "b", "OutOfacme.com/x", ""))
+    sample = Metric("DCGM_FI_DEV_XID_ERRORS", {"uuid": uuid("gpu-box", 1), "node": "gpu-box", "instance": "acme:1"}, 79)
+
+    clean = anonymized(picture(node("gpu-box"), events=events, metrics=(sample,)))
+
+    assert [(each.name, each.reason) for each in clean.events] == [
+        ("node-1", "NodeNotReady"), ("pod-1", "OutOfresource-1"),
+    ]  # fmt: skip
+    assert {each.code for each in audit(clean).findings} >= {"XidErrors"}
+    assert clean.metrics[0].labels == {"uuid": clean.nodes[0].machine.gpus[1].uuid, "node": "node-1"}

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
+from operator import is_
 from typing import Any, TypeVar
 
 from atoll.core.audit.picture import AuditEvent, AuditNode, AuditPod, Blind, Component, Metric, Picture
@@ -26,7 +27,21 @@ from atoll.core.evidence.reading import (
     Source,
     Zone,
 )
-from atoll.core.topology import Device, Nic
+from atoll.core.harmless import (
+    COMMON,
+    LABELS,
+    LABELS_OF_FILES,
+    OWNERS,
+    VENDORS,
+    is_api_kind,
+    is_blank,
+    is_number,
+    is_place,
+    is_reason,
+    is_setting,
+    is_setting_name,
+)
+from atoll.core.topology import Device, Nic, PairLink
 
 T = TypeVar("T")
 
@@ -48,6 +63,9 @@ class Kind(Enum):
     FILE = "file"
     IMAGE = "image"
     RESOURCE = "resource"
+    SETTING = "setting"  # numbers and words of placement stay, and the names of files and queues go
+    REASON = "reason"  # OutOfnvidia.com/gpu has a resource in it
+    PLACE = "place"  # of a device: addresses stay, names that somebody gave go
 
 
 _K, _D = Kind.KEEP, Kind.DROP
@@ -58,29 +76,31 @@ RULES: Mapping[type[Any], Mapping[str, Kind]] = {
         "kubelet_version": _K,
     },
     AuditPod: {
-        "namespace": Kind.NAMESPACE, "name": Kind.POD, "uid": Kind.UID, "node": Kind.NODE, "phase": _K, "reason": _K,
-        "by_container": Kind.CONTAINER, "created": _K, "started": _K, "ended": _K, "controller": Kind.OWNER,
-        "asked": _K,
+        "namespace": Kind.NAMESPACE, "name": Kind.POD, "uid": Kind.UID, "node": Kind.NODE, "phase": Kind.REASON,
+        "reason": Kind.REASON, "by_container": Kind.CONTAINER, "created": _K, "started": _K, "ended": _K,
+        "controller": Kind.OWNER, "asked": Kind.SETTING,
     },
     AuditEvent: {
-        "kind": _K, "namespace": Kind.NAMESPACE, "name": Kind.POD, "reason": _K, "first": _K, "last": _K,
-        "uid": Kind.UID,
+        "kind": Kind.REASON, "namespace": Kind.NAMESPACE, "name": Kind.POD, "reason": Kind.REASON, "first": _K,
+        "last": _K, "uid": Kind.UID,
     },
-    Component: {"name": _K, "version": _K, "image": Kind.IMAGE, "nodes": Kind.NODE, "settings": _K},
+    Component: {"name": _K, "version": _K, "image": Kind.IMAGE, "nodes": Kind.NODE, "settings": Kind.SETTING},
     Metric: {"name": _K},
-    Blind: {"what": Kind.FILE, "remedy": _K},
+    Blind: {"what": Kind.FILE, "remedy": Kind.OURS},
     Machine: {"name": Kind.NODE, "versions": _K, "registered": Kind.GPU},
     Source: {"file": Kind.FILE},
     Remark: {"code": _K, "text": Kind.OURS},
     Disagreement: {"fact": _K, "said": Kind.OURS},
     SeenGpu: {
         "name": Kind.OURS, "uuid": Kind.GPU, "unique_id": Kind.GPU, "serial": Kind.NUMBER, "pci_address": _K,
-        "physical": _K, "numa_affinity": _K, "cpu_affinity": _K, "pcie_root": _K, "pcie_switch": _K, "pcie_path": _K,
+        "physical": _K, "numa_affinity": _K, "cpu_affinity": _K, "pcie_root": Kind.PLACE, "pcie_switch": Kind.PLACE,
+        "pcie_path": Kind.PLACE,
         "model": _K, "mig": _K, "virtualization": _K, "fabric": _K, "partition": _K, "os_devices": _K,
     },
     MigDevice: {"profile": _K, "uuid": Kind.GPU},
     SeenNic: {
-        "name": _K, "device": _K, "pci_address": _K, "physical": _K, "pcie_root": _K, "pcie_path": _K,
+        "name": Kind.PLACE, "device": Kind.PLACE, "pci_address": _K, "physical": _K, "pcie_root": Kind.PLACE,
+        "pcie_path": Kind.PLACE,
     },
     LinkTable: {"name": _K, "cells": _K},
     SeenAllocation: {
@@ -94,31 +114,26 @@ RULES: Mapping[type[Any], Mapping[str, Kind]] = {
         "default_cpus": _K, "exclusive_cpus": Kind.UID,
     },
     Device: {
-        "uuid": Kind.GPU, "pci_address": _K, "numa_affinity": _K, "cpu_affinity": _K, "pcie_root": _K,
-        "pcie_switch": _K, "model": _K,
+        "uuid": Kind.GPU, "pci_address": _K, "numa_affinity": _K, "cpu_affinity": _K, "pcie_root": Kind.PLACE,
+        "pcie_switch": Kind.PLACE, "model": _K,
     },
-    Nic: {"name": _K, "device": _K},
+    Nic: {"name": Kind.PLACE, "device": Kind.PLACE},
 }  # fmt: skip
 """What the texts of each class are; a tuple of texts has the kind of its members. Enums and numbers are kept."""
 
-LABELS_KEPT = (
-    "nvidia.com/gpu.count", "nvidia.com/gpu.family", "nvidia.com/gpu.memory", "nvidia.com/gpu.product",
-    "nvidia.com/gpu.replicas", "nvidia.com/gpu.sharing-strategy", "nvidia.com/mig", "nvidia.com/cuda",
-    "amd.com/gpu", "kubernetes.io/arch", "kubernetes.io/os",
-)  # fmt: skip
-"""What labels begin with that tell a model or a setting. `gpu.machine` is a board's name and may be its owner's."""
-OWNERS = frozenset({"ReplicaSet", "StatefulSet", "DaemonSet", "Job", "ReplicationController", "PyTorchJob", "MPIJob",
-                    "TFJob", "RayCluster", "PodGroup", "Workload", "Node"})  # fmt: skip
 ORIGIN = "a snapshot without names"
-METRIC_LABELS = {"UUID": Kind.GPU, "gpu": Kind.KEEP, "modelName": Kind.KEEP, "pod": Kind.POD,
-                 "namespace": Kind.NAMESPACE, "Hostname": Kind.NODE, "container": Kind.CONTAINER}  # fmt: skip
-VENDORS = ("nvidia.com/", "amd.com/", "gpu.intel.com/", "habana.ai/", "huawei.com/", "koordinator.sh/", "volcano.sh/",
-           "hami.io/", "kubernetes.io/", "atoll.dev/")  # fmt: skip
-COMMON = frozenset({"", "cpu", "memory", "ephemeral-storage", "pods", "kube-system", "default", "gpu-operator"})
-_API_KIND = re.compile(r"[a-z][a-z ]{2,40}|[a-z]+(?:\.[a-z0-9-]+){1,6}")
+METRIC_LABELS = {"UUID": Kind.GPU, "uuid": Kind.GPU, "gpu_uuid": Kind.GPU, "gpu": Kind.KEEP, "modelName": Kind.KEEP,
+                 "pod": Kind.POD, "namespace": Kind.NAMESPACE, "Hostname": Kind.NODE, "node": Kind.NODE,
+                 "container": Kind.CONTAINER}  # fmt: skip
+SAID = {"uuid": Kind.GPU, "unique_id": Kind.GPU, "serial": Kind.NUMBER}
+"""What sources say of a fact on which they disagree is an identity only of these."""
+_QUOTE = re.compile(r'"[^"]*"')
+_TOKEN = re.compile(r"[^\s,;()]+")
 _WORD = re.compile(r"[\w.:-]+")
-_PLAIN = re.compile(r"[\d:.,x-]+")
+_UUID = re.compile(r"(?:(?:GPU|MIG|MLU|NPU|DCU)-)[\w-]{4,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _REPLICA = re.compile(r"(::\d{1,6}|-\d{1,4})$")
+_SHARING = re.compile(r"(sharing\.\w+\.)(.*)(\.replicas)")
+MASKED = "GPU-********"
 _GPU_PREFIX = re.compile(r"(?:GPU|MIG|MLU|NPU|DCU)-")
 
 
@@ -150,10 +165,18 @@ class _Names:
         return type(value)(**changed)
 
     def _of(self, owner: object, name: str, value: Any, kind: Kind) -> Any:  # noqa: ANN401
-        if isinstance(owner, Blind) and name == "what" and (owner.expected or owner.remedy.startswith("atoll ")):
-            return value if _API_KIND.fullmatch(value) else self._text(value, kind)
+        if isinstance(owner, Blind) and name == "what":
+            of_api = owner.why == "not installed" or owner.remedy.startswith("atoll ")
+            return value if of_api and is_api_kind(value) else self._text(value, kind)
         if isinstance(owner, AuditNode) and name == "labels":
-            return {key: label for key, label in value.items() if key.startswith(LABELS_KEPT)}
+            kept = {key: label for key, label in value.items() if LABELS.fullmatch(key)}
+            return kept | {key: self._text(value[key], Kind.FILE) for key in sorted(LABELS_OF_FILES & value.keys())}
+        if isinstance(owner, AuditEvent) and name == "name" and owner.kind == "Node":
+            return self._text(value, Kind.NODE)
+        if isinstance(owner, Disagreement) and name == "said":
+            return self._plain(value, SAID.get(owner.fact, kind))
+        if kind is Kind.SETTING:
+            return tuple((self._setting(key), self._text(setting, kind)) for key, setting in value)
         if isinstance(owner, Metric) and name == "labels":
             return {key: self._text(label, METRIC_LABELS[key]) for key, label in value.items() if key in METRIC_LABELS}
         if isinstance(owner, AuditNode) and name == "resources":
@@ -173,10 +196,14 @@ class _Names:
             return value
         if isinstance(value, str):
             return self._text(value, kind)
+        if isinstance(value, PairLink):
+            return value  # without any text, and most of what a node has
         if is_dataclass(value) and not isinstance(value, type):
             return self.walk(value)
         if isinstance(value, tuple):
-            return tuple(self._plain(each, kind) for each in value)
+            # What does not change is kept, so that nodes of one model go on sharing their links.
+            changed = tuple(self._plain(each, kind) for each in value)
+            return value if all(map(is_, changed, value)) else changed
         if isinstance(value, Mapping):
             return {key: self._plain(each, kind) for key, each in value.items()}
         return value
@@ -199,13 +226,34 @@ class _Names:
                 return text.rsplit("/", 1)[-1]
             case Kind.RESOURCE:
                 return text if text.startswith(VENDORS) or text in COMMON else self._name(kind, text)
+            case Kind.SETTING:
+                return text if is_setting(text) else self._name(Kind.FILE, text)
+            case Kind.PLACE:
+                return text if is_place(text) else self._name(kind, text)
+            case Kind.REASON:
+                _, out_of, resource = text.partition("OutOf")
+                if is_reason(text) or not text:
+                    return text
+                return f"OutOf{self._text(resource, Kind.RESOURCE)}" if out_of else "Other"
             case _:
                 return text if text in COMMON else self._name(kind, text)
 
+    def _setting(self, key: str) -> str:
+        """A setting's own name: before it may stand a file, and in it a resource."""
+        file, colon, key = key.rpartition(": ")
+        shared = _SHARING.fullmatch(key)
+        if shared:
+            key = shared[1] + self._text(shared[2], Kind.RESOURCE) + shared[3]
+        elif not is_setting_name(key):
+            key = self._name(Kind.SETTING, key)
+        return f"{self._text(file, Kind.FILE)}: {key}" if colon else key
+
     def _gpu(self, text: str) -> str:
-        """Device ids keep their prefix and their replica's number; a masked UUID stays masked."""
-        if not text or is_masked(text) or _PLAIN.fullmatch(text):
+        """Device ids keep their prefix and their replica's number; a masked UUID stays masked, and addresses stay."""
+        if not text or is_blank(text) or is_number(text):
             return text
+        if is_masked(text):
+            return MASKED
         body = text
         replica = _REPLICA.search(text) if text.count("-") > 5 or "::" in text else None
         if replica:
@@ -224,12 +272,20 @@ class _Names:
         return self._given[key]
 
     def _sentence(self, text: str) -> str:
-        return _WORD.sub(lambda word: self._known(word[0]), text)
+        """Without the names in it, and without what it quotes, which are words of somebody else."""
+        return _TOKEN.sub(lambda token: self._known(token[0]), _QUOTE.sub('"…"', text))
 
-    def _known(self, word: str) -> str:
+    def _known(self, token: str) -> str:
+        """A name may hold slashes, as a path does; otherwise a token is several words."""
+        whole = token.rstrip(".:")
+        if whole in self._words:
+            return self._replaced(whole) + token[len(whole) :]
+        return _WORD.sub(lambda word: self._replaced(word[0]), token)
+
+    def _replaced(self, word: str) -> str:
         plain = word.rstrip(".:,")
         given = self._words.get(plain)
         if given is None:
-            return word
+            return self._gpu(plain) + word[len(plain) :] if _UUID.fullmatch(plain) else word
         prefix = _GPU_PREFIX.match(plain)
         return (prefix[0] if prefix else "") + given + word[len(plain) :]
