@@ -169,6 +169,16 @@ def test_gpus_that_are_advertised_several_times_are_remarked() -> None:
     assert "4 times (time-slicing)" in reading.remarks[0].text
 
 
+def test_shared_gpus_that_are_advertised_under_a_name_of_their_own_are_there() -> None:
+    shared = {"nvidia.com/gpu.count": "8", "nvidia.com/gpu.replicas": "4"}
+
+    renamed = labelled(shared, status={"capacity": {"nvidia.com/gpu": "0", "nvidia.com/gpu.shared": "32"}})
+    short = labelled(shared, status={"capacity": {"nvidia.com/gpu.shared": "28"}})
+
+    assert codes(renamed) == ["Scaled"]
+    assert codes(short) == ["Scaled", "IncompleteInventory"]
+
+
 def test_a_gpu_that_the_kubelet_does_not_have_is_remarked() -> None:
     assert codes(labelled({"nvidia.com/gpu.count": "8"}, status={"capacity": {"nvidia.com/gpu": "7"}})) == [
         "IncompleteInventory"

@@ -125,7 +125,9 @@ def _remarks(labels: Mapping[str, str], gpus: Mapping[str, Any], value: Value, l
     if replicas > 1:
         how = gpus.get("sharing") or "sharing"
         remarks.append(Remark("Scaled", f"The node advertises each GPU {replicas} times ({how}).", line))
-    told = whole_at(value, "status", "capacity", "nvidia.com/gpu")
+    # The plugin may be told to advertise shared GPUs under a name of their own.
+    advertised = [whole_at(value, "status", "capacity", f"nvidia.com/{name}") for name in ("gpu", "gpu.shared")]
+    told = sum(each or 0 for each in advertised) if any(each is not None for each in advertised) else None
     whole = gpus.get("mig_strategy") in {None, "none"}
     if count is not None and told is not None and whole and 0 <= told < count * replicas:
         remarks.append(
