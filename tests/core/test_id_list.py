@@ -1,8 +1,10 @@
 """Lists of CPU and NUMA numbers: what is read and what is unknown."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from atoll.core.id_list import id_mask, single_id
+from atoll.core.id_list import id_mask, id_text, single_id
 
 
 def test_ranges_and_numbers_become_one_mask() -> None:
@@ -17,3 +19,13 @@ def test_damaged_lists_are_unknown(text: str | None) -> None:
 @pytest.mark.parametrize(("text", "number"), [("3", 3), ("0-0", 0), ("0-3", None), ("0,5-11", None), (None, None)])
 def test_only_a_list_of_one_names_a_node(text: str | None, number: int | None) -> None:
     assert single_id(text) == number
+
+
+@given(st.integers(min_value=1, max_value=(1 << 300) - 1))
+def test_ranges_name_the_same_set(mask: int) -> None:
+    assert id_mask(id_text(mask)) == mask
+
+
+def test_ranges_are_the_kernels() -> None:
+    assert id_text(0b1_0000_1111) == "0-3,8"
+    assert id_text(0) == ""

@@ -1,11 +1,8 @@
 """Sets in hexadecimal words, as hwloc, the kernel and NCCL write them."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from atoll.adapters.formats.hwloc.hex_mask import TEXT_MAX, hex_mask, id_ranges
-from atoll.core.id_list import id_mask
+from atoll.adapters.formats.hwloc.hex_mask import TEXT_MAX, hex_mask
 
 
 @pytest.mark.parametrize(
@@ -33,13 +30,3 @@ def test_endless_sets_and_damage_are_unknown(text: str | None) -> None:
 def test_sets_beyond_any_machine_are_unknown() -> None:
     assert hex_mask("f" * TEXT_MAX) is None
     assert hex_mask("0" * (TEXT_MAX + 1)) is None
-
-
-@given(st.integers(min_value=1, max_value=(1 << 300) - 1))
-def test_ranges_name_the_same_set(mask: int) -> None:
-    assert id_mask(id_ranges(mask)) == mask
-
-
-def test_ranges_are_the_kernels() -> None:
-    assert id_ranges(0b1_0000_1111) == "0-3,8"
-    assert id_ranges(0) == ""

@@ -11,6 +11,7 @@ from typing import Any
 
 from atoll.adapters.formats.amd.gpus import Nodes, as_parts, numa_extras, numa_remark, partition, told
 from atoll.adapters.formats.amd.tables import TitledTable, has_title, links_of, placed, read_tables
+from atoll.adapters.formats.nvidia_smi.tokens import LINE_PREFIX
 from atoll.adapters.formats.pci.address import pci_address
 from atoll.adapters.formats.squares.square import DEVICES_MAX, Grammar
 from atoll.adapters.formats.text.objects import text_of
@@ -25,7 +26,6 @@ _GRAMMAR = Grammar(
 _LINE_MAX = 4096
 _FIELDS_MAX = 200
 _REMARKS_MAX = 8
-_PREFIX = " \t#/>|;*+%!"
 
 _ROW = re.compile(
     r"GPU\s{0,8}(?:\[(?P<new>\d{1,3})\]\s{0,40}|(?P<old>\d{1,3})\s{1,40}):"  # nvidia-smi prints "GPU 0:"
@@ -60,7 +60,7 @@ def recognises(text: DumpText) -> bool:
     if not any(mark in text.raw for mark in ("GPU", "ROCm")):
         return False
     return any(
-        _BANNER.search(line) or _ROW.match(line.lstrip(_PREFIX)) or _is_title(line)
+        _BANNER.search(line) or _ROW.match(line.lstrip(LINE_PREFIX)) or _is_title(line)
         for line in text.lines
         if len(line) <= _LINE_MAX
     )
@@ -81,7 +81,7 @@ def read(text: DumpText) -> tuple[Reading, ...]:
     warnings: dict[str, int] = {}
     first = 0
     for number, line in enumerate(text.lines, 1):
-        body = line.strip().lstrip(_PREFIX) if len(line) <= _LINE_MAX else ""
+        body = line.strip().lstrip(LINE_PREFIX) if len(line) <= _LINE_MAX else ""
         if row := _ROW.fullmatch(body):
             first = first or number
             _add(said, text, number, int(row["new"] or row["old"]), row["name"], row["value"])

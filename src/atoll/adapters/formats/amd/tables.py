@@ -24,7 +24,6 @@ HOP_WEIGHT = 15
 
 _TITLE = re.compile(r"[A-Z][A-Za-z -]{0,60} between two GPUs|Bandwidth|[A-Z][A-Z0-9 -]{0,60} TABLE")
 _TITLE_PUNCTUATION = " \t\r=:#>|*-"
-_UNKNOWN = frozenset({"N/A", "UNKNOWN", "-", ""})
 _XGMI = PairLink(None, 1, LinkKind.XGMI)
 _NOT_DIRECT = PairLink(None, 0)
 _UNKNOWN_LINK = PairLink()

@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from atoll.adapters.formats.hwloc.hex_mask import id_ranges
 from atoll.adapters.formats.hwloc.tree import Function, Objects, infos, number
 from atoll.adapters.formats.pci.kinds import Kind, is_accelerator, is_gpu_class, kind_of
 from atoll.adapters.formats.text.xml_tree import Element
 from atoll.core.evidence.identity import is_masked
 from atoll.core.evidence.reading import CpuLayout, Remark, SeenGpu
+from atoll.core.id_list import id_text
 
 _API = re.compile(r"(nvml|rsmi|cuda|ze|opencl)(\d{1,5})((?:[d.]\d{1,5})*)")
 _MODEL_FROM = ("nvml", "rsmi", "cuda", "ze", "opencl")
@@ -86,7 +86,7 @@ def _gpu(function: Function, objects: Objects, layout: CpuLayout | None, physica
         pci_address=function.address,
         physical=physical,
         numa=numa,
-        numa_affinity=id_ranges(nodes) or None,
+        numa_affinity=id_text(nodes) or None,
         socket=_socket(function, layout, numa),
         pcie_root=function.place.root,
         pcie_path=function.place.path,

@@ -27,16 +27,3 @@ def hex_mask(text: str | None) -> int | None:
             return None
         mask = mask << WORD_BITS | int(digits or "0", 16)
     return mask if mask.bit_length() <= ID_MAX + 1 else None
-
-
-def id_ranges(mask: int) -> str:
-    """The set as the kernel prints lists: 0-3,8."""
-    parts: list[str] = []
-    digits = f"{mask:b}"[::-1]
-    start = digits.find("1")
-    while start >= 0:
-        end = digits.find("0", start)
-        last = (len(digits) if end < 0 else end) - 1
-        parts.append(str(start) if start == last else f"{start}-{last}")
-        start = digits.find("1", last + 1)
-    return ",".join(parts)

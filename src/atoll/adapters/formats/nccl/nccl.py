@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from atoll.adapters.formats.hwloc.hex_mask import hex_mask, id_ranges
+from atoll.adapters.formats.hwloc.hex_mask import hex_mask
 from atoll.adapters.formats.nccl.links import Fabric, fabric_of
 from atoll.adapters.formats.nccl.tree import Function, functions_of, number
 from atoll.adapters.formats.pci.address import pci_address
@@ -17,6 +17,7 @@ from atoll.adapters.formats.pci.kinds import Kind, kind_of
 from atoll.adapters.formats.text.xml_tree import Element
 from atoll.core.errors import DumpError
 from atoll.core.evidence.reading import Format, Reading, Remark, SeenGpu, SeenNic, Source
+from atoll.core.id_list import id_text
 from atoll.core.topology import PairLink, PcieLink
 
 GPUS_MAX = 256
@@ -101,7 +102,7 @@ def _gpu(function: Function, torn: frozenset[str]) -> SeenGpu:
         index=None if gpu is None else number(gpu.get("dev")),
         pci_address=function.address,
         numa=function.numa,
-        cpu_affinity=id_ranges(cpus) if cpus else None,
+        cpu_affinity=id_text(cpus) if cpus else None,
         pcie_switch=None if function.top in torn or _is_made_up(function) else function.top,
     )
 

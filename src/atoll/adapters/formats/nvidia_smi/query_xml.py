@@ -9,7 +9,6 @@ from atoll.adapters.formats.text.xml_tree import Element, parse_xml
 from atoll.core.evidence.reading import Reading
 
 LOGS_MAX = 64
-ROOTS = ("nvidia_smi_log", "ixsmi_log")
 
 _BEGIN = re.compile(r"<(?:nvidia_smi|ixsmi)_log[\s>]")
 _END = re.compile(r"</(?:nvidia_smi|ixsmi)_log")
