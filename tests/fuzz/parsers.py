@@ -223,7 +223,7 @@ def _beside_registry() -> list[Parser]:
     as_yaml = [str(yaml.safe_dump(value, sort_keys=False)) for value in objects if isinstance(value, dict)]
     slices = partial(_read_objects, resource_slice.recognises, resource_slice.read)
     answers = partial(_read_objects, prometheus.recognises_json, _read_metrics_json)
-    metrics = partial(_read_text, prometheus.recognises, prometheus.read_metrics)
+    metrics = partial(_read_text, prometheus.recognises, lambda text: prometheus.read_metrics(text)[0])
     ours = partial(_read_text, machine_file.is_machine_file, _read_machine_file)
     return [
         Parser("allocate_response", cluster.ANSWERS, answer_mutant, _read_answer),

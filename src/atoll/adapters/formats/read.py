@@ -67,7 +67,7 @@ def read_file(file: DumpFile, scale: Scale | None = None) -> FileContent:
         DumpError: nothing in it can be used.
     """
     text = decode(file)
-    if is_snapshot(text.raw[:4096].encode()):
+    if is_snapshot(text.raw[:4096].encode(errors="replace")):
         raise DumpError(
             text.name, 0, 0, found="a snapshot", expected="files of nodes",
             remedy="Give it alone to `atoll audit` or `atoll topology show`.",

@@ -70,6 +70,7 @@ class Remark:
     NotSupported (the tool answered that it cannot tell), BrokenTable, Truncated, SharedAddress (several GPUs at one
     PCI address), DuplicateDevice (one physical GPU published twice), Inconsistent (a source contradicts itself),
     Unmatched (its GPUs are not those of the other sources), MatchedByOrder, AmbiguousFile (it fits several nodes),
+    OtherNode (it lies in the folder of a node and names another),
     UnreadableAnnotation, UnknownDevice, UnknownModel, RewrittenIds (ids that are not the GPU that is visible), Scaled,
     DeviceFault (a device is called healthy and its condition names a fault), PluginGone (a vendor's plugin says that it
     went away), OfflineCPU, VirtualRoots (a hypervisor made the PCIe roots up),

@@ -16,6 +16,7 @@ from atoll.core.errors import DumpError, quoted
 SAMPLES_MAX = 200_000
 LINE_MAX = 16_384
 REFUSED_MAX = 20
+EXPECTED_LINE = 'NAME{label="value"} NUMBER'
 EXPECTED = "metrics of the DCGM exporter or of another vendor's, as Prometheus prints them"
 _GPU_METRIC = re.compile(r"(?:DCGM_|nvidia_|nv_|amd_|rocm_|gpu_|hami_|vgpu_|container_accelerator_)\w{1,200}")
 _LABELLED = re.compile(_GPU_METRIC.pattern + r'\{\w{1,100}="')
@@ -27,8 +28,9 @@ _HEAD_LINES = 50
 def recognises(text: DumpText) -> bool:
     """Whether the text is an exporter's: comment lines of the format, samples with labels or from its first line on."""
     head = [line.strip() for line in text.lines[:_HEAD_LINES] if line.strip()]
-    return any(_TYPED.match(line) or _LABELLED.match(line) for line in head) or (bool(head) and all(_SAMPLE.match(line) for line in head[:3])
-                                                        and any(_GPU_METRIC.match(line) for line in head))  # fmt: skip
+    if any(_TYPED.match(line) or _LABELLED.match(line) for line in head):
+        return True
+    return all(_SAMPLE.match(line) for line in head[:3]) and any(_GPU_METRIC.match(line) for line in head)
 
 
 def read_metrics(text: DumpText) -> tuple[tuple[Metric, ...], tuple[DumpError, ...]]:
@@ -39,22 +41,27 @@ def read_metrics(text: DumpText) -> tuple[tuple[Metric, ...], tuple[DumpError, .
     """
     found: list[Metric] = []
     refused: list[DumpError] = []
+    damaged = 0
     for number, line in enumerate(text.lines, 1):
         body = line.strip()
         if not _GPU_METRIC.match(body):
             continue
-        if len(found) >= SAMPLES_MAX or len(refused) >= REFUSED_MAX:
-            many = f"{SAMPLES_MAX:,} samples" if len(found) >= SAMPLES_MAX else f"{REFUSED_MAX} damaged lines"
+        if len(found) >= SAMPLES_MAX:
             refused.append(text.line_refusal(
-                number, found=f"more than {many}, and read no further", expected="the metrics of one exporter",
-                remedy="Keep the lines that begin with DCGM_.",
+                number, found=f"more than {SAMPLES_MAX:,} samples, and read no further",
+                expected="the metrics of one exporter", remedy="Keep the lines that begin with DCGM_.",
             ))  # fmt: skip
             break
         samples = _of_line(body) if len(body) <= LINE_MAX else None
-        if samples is None:
-            refused.append(text.line_refusal(number, found=quoted(body), expected='NAME{label="value"} NUMBER'))
-        else:
+        if samples is not None:
             found += samples
+            continue
+        damaged += 1
+        if damaged <= REFUSED_MAX:
+            refused.append(text.line_refusal(number, found=quoted(body), expected=EXPECTED_LINE))
+    if damaged > REFUSED_MAX:
+        more = f"{damaged - REFUSED_MAX:,} more damaged lines"
+        refused.append(text.line_refusal(1, found=more, expected=EXPECTED_LINE))
     if refused and not found:
         raise refused[0]
     return latest(found), tuple(refused)
