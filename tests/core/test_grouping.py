@@ -1,5 +1,7 @@
 """Which files of a folder are one node."""
 
+from random import Random
+
 import pytest
 
 from atoll.core.evidence.grouping import FileReadings, collection, group
@@ -348,3 +350,23 @@ def test_many_files_of_one_kind_are_grouped_quickly(folder: str) -> None:
 
     assert grouped(*same)
     assert grouped(*slices)
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_no_reading_is_lost_or_doubled_however_the_files_lie(seed: int) -> None:
+    rng = Random(seed)
+    forms = (Format.LSPCI, Format.NVIDIA_SMI_LIST, Format.NVIDIA_SMI_TOPO, Format.RESOURCE_SLICE, Format.LABELS)
+    files = []
+    for number in range(rng.randrange(12)):
+        folder = "".join(f"{rng.choice('ab')}/" for _ in range(rng.randrange(4)))
+        gpus = rng.choice((uuids(rng.choice((A, B, C))), places(rng.choice((FIRST, SECOND))), uuids("", ""), ()))
+        form = rng.choice(forms)
+        files.append(file(f"{folder}{number}.txt", form, *gpus, node=rng.choice(("", "a", "node-1"))))
+
+    groups = group(files, "folder", rng.choice((frozenset(), frozenset({"node-1"}))))
+
+    assert sorted(reading.source.file for _, readings in groups for reading in readings) == sorted(
+        each.path for each in files
+    )
+    assert len(dict(groups)) == len(groups)
+    assert all(name for name, _ in groups)
