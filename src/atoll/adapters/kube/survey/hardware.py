@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from atoll.adapters.formats.cluster import (
+    gpu_node,
     hami,
     koordinator,
     labels,
@@ -20,8 +21,6 @@ from atoll.adapters.formats.cluster import (
     resource_slice,
 )
 from atoll.adapters.formats.text.json_text import Value
-from atoll.adapters.kube import wire_atoll
-from atoll.adapters.kube.survey.nodes import inventory_reading
 from atoll.core.errors import DumpError
 from atoll.core.evidence.joining import join
 from atoll.core.evidence.machine import Machine
@@ -34,10 +33,10 @@ _MOMENT = re.compile(rb"20\d\d[-.]\d\d[-.]\d\d[T ][\d:.]{8,20}Z?")
 _DATE = re.compile(r"20\d\d[-.]\d\d")
 _READERS: Mapping[str, Callable[[str, Value, int], tuple[Reading, ...]]] = {
     "Device": koordinator.read,
+    "GPUNode": gpu_node.read,
     "NodeResourceTopology": node_resource_topology.read,
     "Numatopology": numatopology.read,
 }
-_inventory = msgspec.json.Decoder(wire_atoll.GpuNode)
 
 Object = tuple[str, bytes]
 """Kind, and the object as JSON, of which only what is read is kept."""
@@ -106,12 +105,7 @@ class Hardware:
 
 
 def _of(kind: str, value: bytes) -> Iterator[Reading]:
-    if kind == "GPUNode":
-        reading = inventory_reading(_inventory.decode(value))
-        if reading is not None:
-            # Named by its kind like the others, since all nodes of a model share the reading.
-            yield replace(reading, source=replace(reading.source, file=kind))
-        return
+    """Named by its kind and not by the node, since all nodes of a model share the readings."""
     decoded = {"kind": kind, **msgspec.json.decode(value)}
     if kind == "Node":
         for reader in (hami, labels):

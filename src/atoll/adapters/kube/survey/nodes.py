@@ -5,13 +5,9 @@ from sys import intern
 
 import msgspec
 
-from atoll.adapters.formats.machine.known_topology import reading_of
-from atoll.adapters.kube import wire_atoll
-from atoll.adapters.kube.codec_inventory import inventory_of
 from atoll.adapters.kube.survey import wire
 from atoll.adapters.kube.survey.resources import concerns_gpus, counted, is_whole
 from atoll.core.audit.picture import AuditNode
-from atoll.core.evidence.reading import Format, Reading, Source
 
 LABELS_LEFT_OUT = "feature.node.kubernetes.io/"
 """Hundreds per node, and none of them about GPUs."""
@@ -72,19 +68,6 @@ def described(node: wire.Node) -> bytes:
 
 def _tells(label: str) -> bool:
     return label.startswith(_TELLING) and not label.endswith("timestamp")
-
-
-def inventory_reading(node: wire_atoll.GpuNode) -> Reading | None:
-    """What our own `GPUNode` says; None while it has no status.
-
-    Raises:
-        ValueError: its links or positions contradict each other.
-    """
-    inventory = inventory_of(node)
-    if inventory is None:
-        return None
-    source = Source(Format.GPU_NODE, f"GPUNode {inventory.node}")
-    return reading_of(source, inventory.topology, inventory.node)
 
 
 def _whole(counts: dict[str, int | None], extra: tuple[str, ...]) -> int | None:
