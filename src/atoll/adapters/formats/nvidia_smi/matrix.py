@@ -15,10 +15,11 @@ from atoll.adapters.formats.nvidia_smi.rows import Body, Row, check_rows, read_b
 from atoll.adapters.formats.nvidia_smi.tokens import GPU_LABEL, NVLINKS, PCIE, words
 from atoll.adapters.formats.text.text import DumpText
 from atoll.core.errors import quoted
+from atoll.core.evidence.reading import SeenGpu, SeenNic
 from atoll.core.id_list import single_id
-from atoll.core.topology import Device, Nic, NodeTopology, PairLink
+from atoll.core.topology import PairLink
 
-_COMMAND = re.compile(r"nvidia-smi\s+topo\s+(-mp|-m|--matrix_pci|--matrix-pci|--matrix)(?![\w-])")
+COMMAND = re.compile(r"nvidia-smi\s+topo\s+(-mp|-m|--matrix_pci|--matrix-pci|--matrix)(?![\w-])")
 
 
 class MatrixKind(StrEnum):
@@ -48,20 +49,23 @@ class Matrix:
     nic_devices: dict[str, str]
     affinity: dict[Tail, tuple[str | None, ...]]
 
-    def topology(self) -> NodeTopology:
-        """The facts of the matrix; N/A and ranges of NUMA nodes stay unknown."""
+    def gpus(self) -> tuple[SeenGpu, ...]:
+        """N/A and ranges of NUMA nodes stay unknown."""
         cpus, numas = self._column(Tail.CPU), self._column(Tail.NUMA)
-        devices = tuple(
-            Device(index=index, numa=single_id(numa), numa_affinity=numa, cpu_affinity=cpu)
+        return tuple(
+            SeenGpu(f"GPU{index}", index=index, numa=single_id(numa), numa_affinity=numa, cpu_affinity=cpu)
             for index, cpu, numa in zip(self.indices, cpus, numas, strict=True)
         )
+
+    def links(self) -> tuple[tuple[PairLink, ...], ...]:
         pairs = _PAIRS[self.kind]
-        links = tuple(tuple([pairs[cell] for cell in row]) for row in self.cells)
-        nics = tuple(
-            Nic(name, tuple([PCIE.get(cell) for cell in column]), self.nic_devices.get(name))
+        return tuple(tuple([pairs[cell] for cell in row]) for row in self.cells)
+
+    def seen_nics(self) -> tuple[SeenNic, ...]:
+        return tuple(
+            SeenNic(name, self.nic_devices.get(name), links=tuple([PCIE.get(cell) for cell in column]))
             for name, column in self.nics.items()
         )
-        return NodeTopology(devices, links, nics, nics_known=bool(nics))
 
     def _column(self, tail: Tail) -> tuple[str | None, ...]:
         values = self.affinity.get(tail, (None,) * len(self.indices))
@@ -144,7 +148,7 @@ def _read_after(text: DumpText, header: Header, body: Body) -> tuple[dict[str, s
 
 
 def _kind(text: DumpText, *, legend_has_nvlink: bool, whole_legend: bool) -> MatrixKind:
-    command = _COMMAND.search(text.raw)
+    command = COMMAND.search(text.raw)
     if command:
         return MatrixKind.LINKS if command[1] in {"-m", "--matrix"} else MatrixKind.PCIE
     if legend_has_nvlink:

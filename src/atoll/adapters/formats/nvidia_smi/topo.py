@@ -1,6 +1,5 @@
 """`nvidia-smi topo -m` and `-mp` as readings: each matrix of a text is cut out and read on its own."""
 
-import re
 from collections.abc import Iterator
 
 from atoll.adapters.formats.nvidia_smi.header import Tail, read_header
@@ -11,14 +10,12 @@ from atoll.adapters.formats.nvidia_smi.headings import (
     headings,
     is_heading,
 )
-from atoll.adapters.formats.nvidia_smi.matrix import Matrix, parse_matrix
+from atoll.adapters.formats.nvidia_smi.matrix import COMMAND, Matrix, parse_matrix
 from atoll.adapters.formats.nvidia_smi.rows import read_body
 from atoll.adapters.formats.nvidia_smi.tokens import words
 from atoll.adapters.formats.text.sections import Span, cut
 from atoll.adapters.formats.text.text import DumpText
-from atoll.core.evidence.reading import Format, Reading, SeenGpu, SeenNic, Source
-
-_COMMAND = re.compile(r"nvidia-smi\s+topo\s+(?:-m|-mp|--matrix|--matrix[-_]pci)(?![\w-])")
+from atoll.core.evidence.reading import Format, Reading, Source
 
 
 def recognises(text: DumpText) -> bool:
@@ -59,7 +56,7 @@ def _spans(text: DumpText) -> Iterator[tuple[Span, int]]:
         later = [line for line, _ in places[at + 1 :] if line >= end]
         last = min([stop, *later[:1]]) - 1
         last = next((n - 1 for n in range(end, last + 1) if begins_other_output(text.lines[n - 1])), last)
-        first = next((n for n in range(heading - 1, free - 1, -1) if _COMMAND.search(text.lines[n - 1])), heading)
+        first = next((n for n in range(heading - 1, free - 1, -1) if COMMAND.search(text.lines[n - 1])), heading)
         free = last + 1
         yield (first, last), heading
 
@@ -75,26 +72,14 @@ def _next_heading(text: DumpText, begin: int) -> int:
 
 
 def _reading(text: DumpText, heading: int, matrix: Matrix) -> Reading:
-    topology = matrix.topology()
-    gpus = tuple(
-        SeenGpu(
-            name=f"GPU{device.index}",
-            index=device.index,
-            numa=device.numa,
-            numa_affinity=device.numa_affinity,
-            cpu_affinity=device.cpu_affinity,
-        )
-        for device in topology.devices
-    )
-    nics = tuple(SeenNic(nic.name, device=nic.device, links=nic.links) for nic in topology.nics)
     extras: dict[str, object] = {"command": str(matrix.kind)}
     ids = matrix.affinity.get(Tail.GPU_NUMA_ID)
     if ids is not None:
         extras["gpu_numa_id"] = {str(index): value for index, value in zip(matrix.indices, ids, strict=True)}
     return Reading(
         Source(Format.NVIDIA_SMI_TOPO, text.name, heading),
-        gpus=gpus,
-        links=topology.links,
-        nics=nics if topology.nics_known else None,
+        gpus=matrix.gpus(),
+        links=matrix.links(),
+        nics=matrix.seen_nics() or None,
         extras=extras,
     )
