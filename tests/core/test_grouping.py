@@ -352,6 +352,19 @@ def test_many_files_of_one_kind_are_grouped_quickly(folder: str) -> None:
     assert grouped(*slices)
 
 
+@pytest.mark.parametrize("wrapper", ["", "n1/"])
+def test_a_subfolder_with_more_of_the_machine_beside_it_is_of_that_node(wrapper: str) -> None:
+    files = (
+        file(f"{wrapper}L.txt", Format.NVIDIA_SMI_LIST, *uuids(A, B)),
+        file(f"{wrapper}topo.txt", Format.NVIDIA_SMI_TOPO, *uuids("", "")),
+        file(f"{wrapper}more/q.txt", Format.NVIDIA_SMI_QUERY, *QUERY),
+    )
+    other = file(f"{wrapper}n2/q.txt", Format.NVIDIA_SMI_QUERY, *uuids(C))
+
+    assert list(grouped(*files)) == ["n1" if wrapper else "folder"]
+    assert "n2" in grouped(*files, other)
+
+
 @pytest.mark.parametrize("seed", range(300))
 def test_no_reading_is_lost_or_doubled_however_the_files_lie(seed: int) -> None:
     rng = Random(seed)

@@ -64,10 +64,12 @@ def node_folders(files: Iterable[FileReadings]) -> tuple[list[NodeFolder], list[
         folder.files.append(file)
     nodes: list[NodeFolder] = []
     loose: list[FileReadings] = []
-    while len(root.below) == 1:
+    while len(root.below) == 1 and not _holds_together(root):
         loose += root.files
         root = next(iter(root.below.values()))
-    if root.below:
+    if _holds_together(root):
+        nodes.append(NodeFolder(root.path, tuple(root.all_files())))
+    elif root.below:
         loose += root.files
         for folder in root.below.values():
             _divide(folder, nodes, loose)
@@ -78,6 +80,19 @@ def node_folders(files: Iterable[FileReadings]) -> tuple[list[NodeFolder], list[
     else:
         nodes.append(NodeFolder(root.path, tuple(root.files)))
     return nodes, loose
+
+
+def _holds_together(folder: _Folder) -> bool:
+    """Whether files of one machine lie beside a subfolder with more of it, as a UUID shows."""
+    if not (folder.files and folder.below):
+        return False
+    parts = [folder.files, *(below.all_files() for below in folder.below.values())]
+    uuids, *others = (Names(reading for file in files for reading in file.readings).uuids for files in parts)
+    return (
+        any(not uuids.isdisjoint(other) for other in others)
+        and not _repeat(parts)
+        and not is_collection(folder.all_files())
+    )
 
 
 def _divide(folder: _Folder, nodes: list[NodeFolder], loose: list[FileReadings]) -> None:
