@@ -6,18 +6,17 @@ A status says nothing of NVLink or of the way between the GPUs, so these are tab
 import re
 from dataclasses import dataclass
 
-from atoll.adapters.formats.nvidia_smi.header import GPUS_MAX
 from atoll.adapters.formats.nvidia_smi.headings import MATRICES_MAX, STATUSES, Kind, headings
-from atoll.adapters.formats.nvidia_smi.tokens import GPU_LABEL, SELF, words
+from atoll.adapters.formats.nvidia_smi.tokens import GPU_LABEL, SELF
+from atoll.adapters.formats.squares.square import Grammar, Square, check_diagonal, read_square
 from atoll.adapters.formats.text.text import DumpText
-from atoll.core.errors import quoted
 from atoll.core.evidence.reading import Format, LinkTable, Reading, SeenGpu, Source
 
 UNNAMED = "P2P"
 NAMES = {"r": "P2P read", "w": "P2P write", "n": "P2P NVLink", "a": "P2P atomics", "p": "P2P property"}
 
 _COMMAND = re.compile(r"-p2p[\s=]{1,9}([rwnap])(?!\w)|--p2p(?:status|_capability)?[\s=]{1,9}([rwnap])(?!\w)")
-_CELLS = STATUSES | {SELF}
+_GRAMMAR = Grammar(device=GPU_LABEL, cell=re.compile("|".join((SELF, *sorted(STATUSES)))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ def read(text: DumpText) -> tuple[Reading, ...]:
             continue
         if count >= MATRICES_MAX:
             raise text.line_refusal(line, found=f"more than {MATRICES_MAX} matrices", expected="a capture of one node")
-        matrix = _read_matrix(text, line, end)
+        matrix = _matrix(read_square(text, line, _GRAMMAR), _name(text, end, line))
         end = matrix.end
         names = {other.table.name for other in groups[-1]} if groups else set()
         if groups and groups[-1][0].indices == matrix.indices and matrix.table.name not in names - {UNNAMED}:
@@ -63,73 +62,19 @@ def read(text: DumpText) -> tuple[Reading, ...]:
     )
 
 
-def _read_matrix(text: DumpText, line: int, after: int) -> _Matrix:
-    """The matrix whose heading is at `line`; its command, if any, stands between there and `after`."""
-    labels, begin = _read_labels(text, line)
-    rows: dict[str, list[str]] = {}
-    current: list[str] = []
-    number = begin
-    for number in range(begin, len(text.lines) + 1):
-        tokens = words(text.lines[number - 1])
-        if (tokens and tokens[0] not in labels and tokens[0] not in _CELLS) or tokens[1:2] == ["="]:
-            break
-        if not tokens and len(rows) == len(labels) and len(current) == len(labels):
-            break
-        for position, word in enumerate(tokens):
-            if word in labels and word not in rows and (not rows or len(current) == len(labels)):
-                current = rows[word] = []
-            elif word in _CELLS and rows and len(current) < len(labels):
-                current.append(word)
-            else:
-                raise text.refusal(
-                    number, tokens, position, found=quoted(word),
-                    expected=f"rows of {len(labels)} cells: {', '.join(sorted(STATUSES))} or {SELF}",
-                )  # fmt: skip
-    else:
-        number += 1
-    _check(text, number, labels, rows)
-    order = sorted(labels, key=lambda label: int(label[3:]))
-    at = [labels.index(label) for label in order]
-    cells = tuple(tuple([rows[label][column] for column in at]) for label in order)
-    indices = tuple(int(label[3:]) for label in order)
-    return _Matrix(line, number, indices, LinkTable(_name(text, after, line), cells))
-
-
-def _read_labels(text: DumpText, line: int) -> tuple[list[str], int]:
-    """The heading's labels, which may go on over the next lines, and the line of the first row."""
-    labels: list[str] = []
-    for number in range(line, len(text.lines) + 1):
-        tokens = words(text.lines[number - 1])
-        if tokens[1:2] and tokens[1] in _CELLS:
-            return labels, number
-        if labels and tokens and GPU_LABEL.fullmatch(tokens[0]) is None:
-            return labels, number
-        for position, word in enumerate(tokens):
-            if GPU_LABEL.fullmatch(word) is None or word in labels or len(labels) == GPUS_MAX:
-                raise text.refusal(
-                    number, tokens, position, found=quoted(word), expected=f"up to {GPUS_MAX} GPUs, each once"
-                )
-            labels.append(word)
-    return labels, len(text.lines) + 1
-
-
-def _check(text: DumpText, end: int, labels: list[str], rows: dict[str, list[str]]) -> None:
-    """All rows are whole, and X is the diagonal and nothing else."""
-    last = max(1, end - 1)
-    for place, label in enumerate(labels):
-        cells = rows.get(label, [])
-        if len(cells) < len(labels):
-            raise text.line_refusal(
-                last, found=f"{len(cells)} cells for {label}", expected=f"{len(labels)} cells in each of the rows",
-                remedy="Is the dump truncated?",
-            )  # fmt: skip
-        if [n for n, cell in enumerate(cells) if cell == SELF] != [place]:
-            raise text.line_refusal(
-                last, found=f"row {label} with {SELF} elsewhere", expected=f"{SELF} where a GPU meets itself"
-            )
+def _matrix(square: Square, name: str) -> _Matrix:
+    """The matrix by GPU index."""
+    index = [int(label[3:]) for label in square.labels]
+    order = sorted(range(len(index)), key=index.__getitem__)
+    rows = [row for column in order if (row := square.rows[column]) is not None]
+    cells = [[row.cells[column] for column in order] for row in rows]
+    check_diagonal(square.text, cells, SELF)
+    table = LinkTable(name, tuple(tuple(word.text for word in row) for row in cells))
+    return _Matrix(square.line, square.end, tuple(index[column] for column in order), table)
 
 
 def _name(text: DumpText, first: int, heading: int) -> str:
+    """The access that the command names, which stands between the matrix before and the heading."""
     for number in range(heading - 1, first - 1, -1):
         if "p2p" in text.lines[number - 1] and (command := _COMMAND.search(text.lines[number - 1])):
             return NAMES[command[1] or command[2]]

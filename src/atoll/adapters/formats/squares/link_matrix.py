@@ -9,7 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from atoll.adapters.formats.nvidia_smi.tokens import PCIE, SELF
-from atoll.adapters.formats.squares.square import Grammar, Row, Square, Word, find_square, read_square, refusal
+from atoll.adapters.formats.squares.square import (
+    Grammar,
+    Row,
+    Square,
+    Word,
+    check_diagonal,
+    find_square,
+    read_square,
+    refusal,
+)
 from atoll.adapters.formats.text.text import DumpText
 from atoll.core.errors import quoted
 from atoll.core.evidence.reading import LinkTable, Remark, SeenGpu, SeenNic
@@ -60,7 +69,8 @@ def read_link_matrix(
     cells = [[row.cells[column] for column in devices] for row in rows]
     remarks: list[Remark] = []
     found = _classes(square, classes, legend, remarks)
-    links = _links(square, cells, found, remarks)
+    check_diagonal(text, cells, SELF)
+    links = _links(cells, found, remarks)
     return LinkMatrix(
         line,
         tuple(_gpu(square, column, row) for column, row in zip(devices, rows, strict=True)),
@@ -107,16 +117,11 @@ def _classes(
 
 
 def _links(
-    square: Square, cells: list[list[Word]], classes: Mapping[str, PairLink], remarks: list[Remark]
+    cells: list[list[Word]], classes: Mapping[str, PairLink], remarks: list[Remark]
 ) -> tuple[tuple[PairLink, ...], ...]:
     links: list[list[PairLink]] = [[PairLink()] * len(cells) for _ in cells]
     for a, row in enumerate(cells):
-        for b, cell in enumerate(row):
-            if (cell.text == SELF) != (a == b):
-                found = f"{cell.text} where a device meets {'itself' if a == b else 'another'}"
-                raise refusal(square.text, cell, found=found, expected=f"{SELF} on the diagonal and nowhere else")
-            if b >= a:
-                continue
+        for b, cell in enumerate(row[:a]):
             mirror = cells[b][a]
             if cell.text == mirror.text:
                 links[a][b] = links[b][a] = classes[cell.text]

@@ -5,7 +5,7 @@ here for their shape only; what a cell means is for the reader of the tool.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -130,6 +130,19 @@ def refusal(text: DumpText, word: Word, *, found: str, expected: str, remedy: st
     """An error at a word of a table."""
     tokens = words(text.lines[word.line - 1])
     return text.refusal(word.line, tokens, word.place, found=found, expected=expected, remedy=remedy)
+
+
+def check_diagonal(text: DumpText, cells: Sequence[Sequence[Word]], own: str) -> None:
+    """Refuse a table in which a device does not meet itself on the diagonal, and only there.
+
+    Args:
+        cells: those between devices. `own`: the word for "itself".
+    """
+    for a, row in enumerate(cells):
+        for b, word in enumerate(row):
+            if (word.text == own) != (a == b):
+                found = f"{word.text} where a device meets {'itself' if a == b else 'another'}"
+                raise refusal(text, word, found=found, expected=f"{own} on the diagonal and nowhere else")
 
 
 def _first_words(text: DumpText, number: int) -> Iterator[str]:
