@@ -14,11 +14,11 @@ from atoll.adapters.formats.machine.known_topology import reading_of
 from atoll.adapters.formats.machine.machine_file import is_machine_file, parse_machine
 from atoll.adapters.formats.nvidia_smi.failures import find_failure
 from atoll.adapters.formats.nvidia_smi.header import find_header, starts_row
-from atoll.adapters.formats.nvidia_smi.tokens import words
 from atoll.adapters.formats.readers import XML_FORMATS, TextFormat, object_formats, text_formats
 from atoll.adapters.formats.text.documents import Document, Value, documents, items_of, looks_structured, odd_members
 from atoll.adapters.formats.text.json_weight import Scale
 from atoll.adapters.formats.text.text import DumpFile, DumpText, decode
+from atoll.adapters.formats.text.words import words
 from atoll.adapters.formats.text.xml_tree import find_xml, parse_xml
 from atoll.adapters.snapshot_file import is_snapshot
 from atoll.core.audit.picture import Metric

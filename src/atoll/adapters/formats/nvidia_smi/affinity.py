@@ -7,7 +7,7 @@ only the distance to the last link cell does.
 
 from atoll.adapters.formats.nvidia_smi.header import Header, Tail
 from atoll.adapters.formats.nvidia_smi.rows import Body, Row
-from atoll.adapters.formats.nvidia_smi.tokens import words
+from atoll.adapters.formats.text.words import words
 from atoll.core.errors import quoted
 from atoll.core.id_list import id_mask
 

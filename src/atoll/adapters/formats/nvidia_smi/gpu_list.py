@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from atoll.adapters.formats.nvidia_smi.header import GPUS_MAX
 from atoll.adapters.formats.nvidia_smi.headings import begins_other_output
-from atoll.adapters.formats.nvidia_smi.tokens import LINE_PREFIX
 from atoll.adapters.formats.nvidia_smi.uuids import uuid_remarks
 from atoll.adapters.formats.text.sections import Span, cut
 from atoll.adapters.formats.text.text import DumpText
+from atoll.adapters.formats.text.words import LINE_PREFIX
 from atoll.core.errors import quoted
 from atoll.core.evidence.identity import plain_uuid
 from atoll.core.evidence.reading import Format, MigDevice, Reading, SeenGpu, Source

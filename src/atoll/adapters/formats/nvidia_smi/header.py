@@ -7,8 +7,9 @@ columns.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from atoll.adapters.formats.nvidia_smi.tokens import CELLS, GLUED_LABELS, GPU_LABEL, NIC_LABEL, is_rule, words
+from atoll.adapters.formats.nvidia_smi.tokens import CELLS, GLUED_LABELS, GPU_LABEL, NIC_LABEL
 from atoll.adapters.formats.text.text import DumpText
+from atoll.adapters.formats.text.words import is_rule, words
 from atoll.core.errors import quoted
 
 GPUS_MAX = 64

@@ -8,8 +8,9 @@ import re
 from enum import StrEnum
 
 from atoll.adapters.formats.nvidia_smi.header import WRAPPED_LINES_MAX
-from atoll.adapters.formats.nvidia_smi.tokens import CELLS, GLUED_LABELS, GPU_LABEL, NIC_LABEL, SELF, is_rule, words
+from atoll.adapters.formats.nvidia_smi.tokens import CELLS, GLUED_LABELS, GPU_LABEL, NIC_LABEL, SELF
 from atoll.adapters.formats.text.text import DumpText
+from atoll.adapters.formats.text.words import is_rule, words
 
 MATRICES_MAX = 64
 LEGEND_AFTER_MAX = 12

@@ -12,8 +12,9 @@ from enum import StrEnum
 from atoll.adapters.formats.nvidia_smi.affinity import tail_cells
 from atoll.adapters.formats.nvidia_smi.header import Header, Tail, starts_header, starts_row
 from atoll.adapters.formats.nvidia_smi.rows import Body, Row, check_rows, read_body, read_rows
-from atoll.adapters.formats.nvidia_smi.tokens import GPU_LABEL, NVLINKS, PCIE, words
+from atoll.adapters.formats.nvidia_smi.tokens import GPU_LABEL, NVLINKS, PCIE
 from atoll.adapters.formats.text.text import DumpText
+from atoll.adapters.formats.text.words import words
 from atoll.core.errors import quoted
 from atoll.core.evidence.reading import SeenGpu, SeenNic
 from atoll.core.id_list import single_id

@@ -7,8 +7,9 @@ wrap rows and formatters reflow them, so rows are read from the stream of words;
 from dataclasses import dataclass
 
 from atoll.adapters.formats.nvidia_smi.header import Header
-from atoll.adapters.formats.nvidia_smi.tokens import AFFINITY, CELLS, GPU_LABEL, NIC_LABEL, SELF, is_rule, words
+from atoll.adapters.formats.nvidia_smi.tokens import AFFINITY, CELLS, GPU_LABEL, NIC_LABEL, SELF
 from atoll.adapters.formats.text.text import DumpText
+from atoll.adapters.formats.text.words import is_rule, listed, words
 from atoll.core.errors import DumpError, quoted
 
 CELL_KINDS = "X, NV1..NV64, PIX, PXB, PHB, NODE or SYS"
@@ -65,7 +66,7 @@ def read_body(text: DumpText, header: Header) -> Body:
             # The author of a dump may cut the NIC columns and leave the NIC rows.
             if header.nics or GPU_LABEL.fullmatch(first) or not NIC_LABEL.fullmatch(first):
                 raise text.refusal(
-                    number, tokens, 0, found=f"a row named {quoted(first)}", expected=_names(header.labels),
+                    number, tokens, 0, found=f"a row named {quoted(first)}", expected=listed(header.labels),
                     remedy="The heading and the rows must name the same devices.",
                 )  # fmt: skip
             labels.add(first)
@@ -84,7 +85,7 @@ def read_rows(body: Body, header: Header) -> dict[str, Row]:
     while at < len(stream):
         label = stream[at]
         if label not in labels:
-            raise body.refusal(at, found=quoted(label), expected=f"a row label ({_names(header.labels)})")
+            raise body.refusal(at, found=quoted(label), expected=f"a row label ({listed(header.labels)})")
         if label in rows:
             raise body.refusal(
                 at, found=f"a second row {label}", expected="one row for each device",
@@ -114,7 +115,7 @@ def check_rows(body: Body, header: Header, rows: dict[str, Row]) -> None:
         if label not in rows:
             raise body.refusal(
                 len(body.stream), found=f"the end of the matrix without a row {label}",
-                expected=f"a row for each of {_names(header.gpus)}", remedy="Is the dump truncated?",
+                expected=f"a row for each of {listed(header.gpus)}", remedy="Is the dump truncated?",
             )  # fmt: skip
     if any(label in rows for label in header.nics):
         for label in header.nics:
@@ -151,17 +152,13 @@ def _bad_cell(body: Body, header: Header, at: int, cells: list[str]) -> DumpErro
         where = at + 1 + position
         if cell in body.labels or AFFINITY.fullmatch(cell):
             return body.refusal(
-                where, found=f"{position} cells in row {label}", expected=f"{width}: {_names(header.labels)}"
+                where, found=f"{position} cells in row {label}", expected=f"{width}: {listed(header.labels)}"
             )
         return body.refusal(where, found=quoted(cell), expected=f"a cell of row {label}: {CELL_KINDS}")
     return body.refusal(
         len(body.stream), found=f"row {label} to end after {len(cells)} cells", expected=f"{width} cells",
         remedy="Is the dump truncated?",
     )  # fmt: skip
-
-
-def _names(labels: tuple[str, ...]) -> str:
-    return ", ".join(labels if len(labels) <= 8 else (*labels[:3], "…", labels[-1]))
 
 
 def _tail_names(header: Header) -> str:

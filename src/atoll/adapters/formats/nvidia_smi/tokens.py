@@ -1,4 +1,4 @@
-"""The words of a `topo` matrix: link classes, labels, affinity values, and the punctuation that people paste around.
+"""The words of a `topo` matrix: link classes, labels, affinity values.
 
 Unknown words are refused by the readers; a default would be a guess.
 """
@@ -23,18 +23,3 @@ GPU_LABEL = re.compile(r"GPU(0|[1-9]\d{0,2})")
 GLUED_LABELS = re.compile(r"((?:GPU(?:0|[1-9]\d{0,2}))+)([A-Za-z][\w.-]*)?")  # "GPU0GPU1mlx5_0": separators lost
 NIC_LABEL = re.compile(r"(?!(?i:GPU))[A-Za-z][\w-]*\d[\w-]*")  # a damaged GPU label is no NIC
 AFFINITY = re.compile(r"[\d,-]{1,400}|N/A|\.\.\.")
-
-LINE_PREFIX = " \t#/>|;*+%!"
-"""Comment, quote and table marks at the start of a line."""
-
-
-def words(line: str) -> list[str]:
-    """The words of a line, without comment marks before it and table bars inside it."""
-    if "|" in line:
-        line = line.replace("|", " ")
-    return line.lstrip(LINE_PREFIX).split()
-
-
-def is_rule(word: str) -> bool:
-    """A line such as |-----|:----| that only draws."""
-    return len(word) > 1 and not word.strip("-=+:")

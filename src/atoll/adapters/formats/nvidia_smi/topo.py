@@ -12,9 +12,9 @@ from atoll.adapters.formats.nvidia_smi.headings import (
 )
 from atoll.adapters.formats.nvidia_smi.matrix import COMMAND, Matrix, parse_matrix
 from atoll.adapters.formats.nvidia_smi.rows import read_body
-from atoll.adapters.formats.nvidia_smi.tokens import words
 from atoll.adapters.formats.text.sections import Span, cut
 from atoll.adapters.formats.text.text import DumpText
+from atoll.adapters.formats.text.words import words
 from atoll.core.evidence.reading import Format, Reading, Source
 
 

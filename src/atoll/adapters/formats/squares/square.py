@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from atoll.adapters.formats.nvidia_smi.tokens import is_rule, words
 from atoll.adapters.formats.text.text import DumpText
+from atoll.adapters.formats.text.words import is_rule, listed, words
 from atoll.core.errors import DumpError, quoted
 
 DEVICES_MAX = 64
@@ -250,7 +250,7 @@ def _read_body(text: DumpText, heading: _Heading, grammar: Grammar) -> tuple[lis
             if not goes_on:
                 if _starts_row(tokens, grammar):
                     raise refusal(
-                        text, kept[0], found=f"a row named {quoted(first)}", expected=_names(heading.labels),
+                        text, kept[0], found=f"a row named {quoted(first)}", expected=listed(heading.labels),
                         remedy="The heading and the rows must name the same devices.",
                     )  # fmt: skip
                 return stream, number
@@ -288,7 +288,7 @@ def _cut(text: DumpText, heading: _Heading, grammar: Grammar, stream: list[Word]
         if row is None and grammar.device.fullmatch(label_text):
             raise text.line_refusal(
                 min(end, len(text.lines)), found=f"the end of the table without a row {label_text}",
-                expected=f"a row for each of {_names(heading.labels)}", remedy="Is the dump truncated?",
+                expected=f"a row for each of {listed(heading.labels)}", remedy="Is the dump truncated?",
             )  # fmt: skip
     return tuple(rows)
 
@@ -324,7 +324,3 @@ def _joined_lists(tail: tuple[Word, ...]) -> tuple[Word, ...]:
             parts = [word.text]
             joined.append(word)
     return tuple(joined)
-
-
-def _names(labels: tuple[str, ...]) -> str:
-    return ", ".join(labels if len(labels) <= 8 else (*labels[:3], "…", labels[-1]))
