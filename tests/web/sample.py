@@ -72,6 +72,7 @@ def node(name: str, pattern: str, *, split: str = "", model: str = "NVIDIA H100 
         gpus=gpus,
         islands_by="NUMANode",
         islands=tuple(islands),
+        count=len(marks),
         free=free,
         holders=holders,
         slots=tuple(
@@ -79,6 +80,7 @@ def node(name: str, pattern: str, *, split: str = "", model: str = "NVIDIA H100 
                 size,
                 sum(len(part) // size for part in pattern.split("|")),
                 None if free is None else sum(one // size for one in whole),
+                broken=free is not None and free >= size and all(one < size for one in whole),
             )
             for size in (1, 2, 4)
         ),

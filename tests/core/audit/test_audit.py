@@ -30,6 +30,43 @@ def test_a_pod_over_two_islands_that_one_could_hold_is_split() -> None:
     )
 
 
+def test_a_split_pod_whose_gpus_are_all_linked_directly_loses_less() -> None:
+    box = node()
+    assert box.machine is not None
+    assert box.machine.topology is not None
+    links = tuple(
+        tuple(link if a == b else replace(link, nvlinks=18) for b, link in enumerate(row))
+        for a, row in enumerate(box.machine.topology.links)
+    )
+    topology = replace(box.machine.topology, links=links)
+    switched = replace(box, machine=replace(box.machine, topology=topology))
+
+    found = first(picture(switched, pods=(pod("big", "n1", (2, 3, 4, 5)),)))
+
+    assert (found.code, found.severity) == ("PodsSplit", Severity.WARNING)
+
+
+def test_metrics_that_stand_beside_no_placement_are_told_too() -> None:
+    samples = (
+        Metric("DCGM_FI_DEV_GPU_UTIL", {"UUID": uuid("n1", 0)}, 1),
+        Metric("DCGM_FI_DEV_GPU_UTIL", {"UUID": "GPU-x"}, 2),
+        Metric("DCGM_FI_DEV_GPU_UTIL", {"gpu": "3", "Hostname": "n1"}, 3),
+    )
+
+    report = audit(picture(node(), pods=(pod("a", "n1", (0,)),), metrics=samples))
+
+    assert report.metrics == ("GPU_UTIL 2 (GPU-x)", "GPU_UTIL of GPU 3 3 (n1)")
+
+
+def test_a_size_is_broken_only_where_that_is_sure() -> None:
+    def broken(*pods: AuditPod, islands: str = "0000 1111") -> list[int]:
+        (drawn,) = audit(picture(node(islands=islands), pods=pods)).nodes
+        return [slot.gpus for slot in drawn.slots if slot.broken]
+
+    assert broken(pod("a", "n1", (0, 1)), pod("b", "n1", (6, 7))) == [4]
+    assert broken(islands="????????") == broken(pod("a", "n1", (0, 1))) == []
+
+
 def test_a_pod_that_no_island_could_hold_is_not_split() -> None:
     assert "PodsSplit" not in findings(picture(node(), pods=(pod("whole", "n1", tuple(range(8))),)))
 

@@ -99,9 +99,8 @@ def _card(group: Group) -> Markup:
 
 
 def _summary(node: Doc) -> str:
-    gpus = len(node.get("gpus", ()))
-    free = node.get("free")
-    said = "free GPUs unknown" if free is None else f"{free} of {gpus} free"
+    gpus, free = node.get("count", 0), node.get("free")
+    said = "free GPUs unknown" if free is None or not gpus else f"{free} of {gpus} free"
     hidden = node.get("hidden") or 0
     unplaced = f", {hidden} taken nobody knows where" if hidden else ""
     return " · ".join(part for part in (str(node.get("model") or "model unknown"), said + unplaced) if part)
@@ -211,15 +210,15 @@ def _placed(holder: Doc) -> str:
 
 def _slots(node: Doc) -> Markup | None:
     """Per size, how many requests would still get a whole island; the sizes for which there are GPUs but no island."""
-    free = node.get("free")
     cells = []
     for slot in node.get("slots", ()):
         now, empty, size = slot.get("now"), slot.get("empty", 0), slot.get("gpus", 0)
         if not empty:
             continue  # no island is that large
-        starved = _starved(node, slot)
+        starved = bool(slot.get("broken"))
         word = "?" if now is None else str(now)
-        label = f"{size}-GPU slots: {word} of {empty} intact" + (f"; {free} free, none intact" if starved else "")
+        label = f"{size}-GPU slots: {word} of {empty} intact"
+        label += f"; {node.get('free')} free, none intact" if starved else ""
         cells.append(
             el(
                 "li",
@@ -231,11 +230,6 @@ def _slots(node: Doc) -> Markup | None:
             )
         )
     return el("ul", cells, class_="slots", aria_label="Intact slots by size, now and if empty") if cells else None
-
-
-def _starved(node: Doc, slot: Doc) -> bool:
-    """Whether there are GPUs enough for the size, and islands of that size, but none is intact."""
-    return slot.get("now") == 0 and bool(slot.get("empty")) and (node.get("free") or 0) >= slot.get("gpus", 0)
 
 
 def _doubts(node: Doc) -> Markup | None:
@@ -270,7 +264,7 @@ def _look(node: Doc) -> tuple[Any, ...]:
         tuple((gpu.get("index"), gpu.get("state"), gpu.get("holder")) for gpu in node.get("gpus", ())),
         tuple((one.get("name"), tuple(one.get("gpus", ())), one.get("sure")) for one in node.get("islands", ())),
         tuple((one.get("count"), one.get("split"), one.get("spans")) for one in node.get("holders", ())),
-        tuple((one.get("gpus"), one.get("now"), one.get("empty")) for one in node.get("slots", ())),
+        tuple((one.get("gpus"), one.get("now"), one.get("empty"), one.get("broken")) for one in node.get("slots", ())),
         len(node.get("unknown", ())),
         len(node.get("disagreements", ())),
     )
@@ -281,7 +275,7 @@ def _weight(nodes: Sequence[Doc]) -> tuple[int, ...]:
     states = [gpu.get("state") for gpu in node.get("gpus", ())]
     return (
         -sum(bool(holder.get("split")) for holder in node.get("holders", ())),
-        -sum(_starved(node, slot) for slot in node.get("slots", ())),
+        -sum(bool(slot.get("broken")) for slot in node.get("slots", ())),
         -states.count("out"),
         -len(node.get("disagreements", ())) - len(node.get("unknown", ())),
         -len(nodes),

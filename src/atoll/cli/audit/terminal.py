@@ -37,7 +37,8 @@ class _Printer:
         self._wide = wide
 
     def _line(self, text: str | Text = "", style: str = "") -> None:
-        line = Text(printable(text), style) if isinstance(text, str) else text
+        line = Text(text, style) if isinstance(text, str) else text
+        line.plain = printable(line.plain)  # a name or a message with line breaks makes no line of the report
         self._console.print(plain(line, self._console.encoding), soft_wrap=True, highlight=False)
 
     def _title(self, text: str) -> None:
@@ -86,17 +87,17 @@ class _Printer:
             self._line(f"{indent}$ {finding.command}", "green")
 
     def nodes(self, report: Report) -> None:
-        drawable = [node for node in report.nodes if node.gpus]
-        if not drawable:
+        nodes = report.nodes
+        if not nodes:
             return
-        drawn = drawable if self._wide else worst(report, drawable)[:NODES_DRAWN]
-        self._title("Nodes" if len(drawn) == len(drawable) else f"Nodes, {len(drawn)} of {len(drawable)} drawn")
+        drawn = nodes if self._wide else worst(report, nodes)[:NODES_DRAWN]
+        self._title("Nodes" if len(drawn) == len(nodes) else f"Nodes, {len(drawn)} of {len(nodes)} shown")
         for node in drawn:
             self._node(node)
 
     def _node(self, node: AuditedNode) -> None:
         facts = dict(node.facts)
-        free = "" if node.free is None else f"{node.free} of {len(node.gpus)} free"
+        free = "" if node.free is None or not node.count else f"{node.free} of {node.count} free"
         about = (node.model, f"driver {facts['driver']}" if "driver" in facts else "", free)
         self._line(Text(node.name, "bold cyan") + Text("".join(f" · {word}" for word in about if word)))
         letters = Lettering().assign(holder.pod for holder in node.holders if holder.gpus)
@@ -149,6 +150,7 @@ class _Printer:
         ]
         blind = [f"{each.what}: {each.why}" + (f" · {each.remedy}" if each.remedy else "") for each in report.blind]
         self._section("Incidents", incidents)
+        self._section("Metrics beside no placement", report.metrics)
         self._section("Versions", versions)
         if any(ability.subject and ability.nodes for ability in report.abilities) and report.components:
             self._title("What hands out GPUs here, and what it can promise")

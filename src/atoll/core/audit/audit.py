@@ -44,6 +44,7 @@ def audit(picture: Picture, defects: Iterable[Defect] = ()) -> Report:
         sizes=sizes_view(nodes, sizes),
         incidents=incidents,
         blind=picture.blind,
+        metrics=near.metrics_elsewhere(nodes),
     )
 
 

@@ -5,6 +5,7 @@ list of scopes.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from atoll.core.assess import assess
@@ -20,6 +21,7 @@ from atoll.core.rule import Rule, rule_for
 from atoll.core.scope import DEFAULT_SCOPES, Scope
 from atoll.core.shape import Shape
 from atoll.core.tables import chooser_for
+from atoll.core.topology import PairLink
 from atoll.core.verdict import Fit, Placement, Refusal, Verdict
 
 USUAL_SIZES = (1, 2, 4, 8, 16)
@@ -48,7 +50,13 @@ def slots_of(occupancy: Occupancy, sizes: tuple[int, ...]) -> tuple[SlotsView, .
     shape, state = occupancy.shape, occupancy.state
     if shape is None:
         return ()
-    return _slots_of(shape, shape.everything & ~state.out, state.free if occupancy.told else None, state.hidden, sizes)
+    free = state.free if occupancy.told else None
+    views = _slots_of(shape, shape.everything & ~state.out, free, state.hidden, sizes)
+    # Where a slot is left, nothing is broken for its size.
+    return tuple(
+        replace(view, broken=True) if view.now == 0 and is_broken(verdict_on(occupancy, view.gpus)) else view
+        for view in views
+    )
 
 
 @lru_cache(maxsize=STATES_MAX)
@@ -146,8 +154,13 @@ def is_split(occupancy: Occupancy, held: Held) -> bool:
 
 def span_of(shape: Shape, gpus: int) -> tuple[Scope, str]:
     """(the narrowest known domain around a set, its worst link or "")."""
+    worst = worst_link(shape, gpus)
+    known = worst.pcie is not None or bool(worst.nvlinks)
+    return geometry_of(shape).container_of(gpus)[0], str(worst) if known else ""
+
+
+def worst_link(shape: Shape, gpus: int) -> PairLink:
+    """Of the pairs in a set."""
     members = positions(gpus)
     pairs = [shape.links[a][b] for n, a in enumerate(members) for b in members[:n]]
-    worst = min(pairs, key=lambda link: link.rank, default=None)
-    known = worst is not None and (worst.pcie is not None or bool(worst.nvlinks))
-    return geometry_of(shape).container_of(gpus)[0], str(worst) if known else ""
+    return min(pairs, key=lambda link: link.rank, default=PairLink())

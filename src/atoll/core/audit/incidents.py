@@ -4,8 +4,9 @@ A pod that the kubelet rejects is Failed for good and its controller makes anoth
 controller: one Deployment can leave hundreds of them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain, islice
 
 from atoll.core.audit.occupancy import Occupancy, gpu_behind
 from atoll.core.audit.picture import AuditEvent, Metric, Picture
@@ -21,7 +22,9 @@ EVENT_REASONS = frozenset({
     "NodeNotReady", "Rebooted", "SystemOOM", "FailedToStartPlugin", "AllocationFailed",
 })  # fmt: skip
 MESSAGE_MAX = 300
-BESIDE_MAX = 6
+BESIDE_MAX, METRICS_MAX = 6, 200
+HOSTS = ("Hostname", "node", "instance")
+"""Labels of a sample that tell where it was taken."""
 
 
 def incidents_of(picture: Picture) -> tuple[Incident, ...]:
@@ -77,6 +80,7 @@ class Beside:
     by_pod: Mapping[str, tuple[str, ...]]
     by_uuid: Mapping[str, tuple[str, ...]]
     by_pod_metric: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    of_no_gpu: tuple[str, ...] = ()
 
     def of(self, occupancy: Occupancy) -> dict[str, tuple[str, ...]]:
         """Per holder of the node, a few lines."""
@@ -90,6 +94,20 @@ class Beside:
                 found[held.label] = tuple(dict.fromkeys(lines))[:BESIDE_MAX]
         return found
 
+    def metrics_elsewhere(self, occupancies: Iterable[Occupancy]) -> tuple[str, ...]:
+        """Metrics that stand beside no placement, up to a bound."""
+        labels: set[str] = set()
+        held: set[str | None] = set()
+        for occupancy in occupancies:
+            for owner in occupancy.held:
+                labels.add(owner.label)
+                held.update(occupancy.view.uuids[position] for position in positions(owner.gpus))
+        free = [(uuid, lines) for uuid, lines in self.by_uuid.items() if uuid not in held]
+        free += [(pod, lines) for pod, lines in self.by_pod_metric.items() if pod not in labels]
+        told = chain((f"{line} ({about})" for about, lines in free for line in lines), self.of_no_gpu)
+        beyond = sum(len(lines) for _, lines in free) + len(self.of_no_gpu) - METRICS_MAX
+        return (*islice(told, METRICS_MAX), *((f"and {beyond:,} more",) if beyond > 0 else ()))
+
 
 def beside(picture: Picture) -> Beside:
     """What stands beside each placement: warnings of the pod, metrics of its GPUs."""
@@ -100,13 +118,17 @@ def beside(picture: Picture) -> Beside:
             by_pod.setdefault(f"{event.namespace}/{event.name}", []).append(f"{event.reason}{times}")
     by_uuid: dict[str, list[str]] = {}
     by_pod_metric: dict[str, list[str]] = {}
+    of_no_gpu: list[str] = []
     for metric in picture.metrics:
         line, uuid = _metric_in_words(metric), uuid_of(metric)
         if uuid:
             by_uuid.setdefault(uuid, []).append(line)
         elif metric.labels.get("pod"):
             by_pod_metric.setdefault(f"{metric.labels.get('namespace', '')}/{metric.labels['pod']}", []).append(line)
-    return Beside(_frozen(by_pod), _frozen(by_uuid), _frozen(by_pod_metric))
+        else:
+            where = next((metric.labels[label] for label in HOSTS if label in metric.labels), "")
+            of_no_gpu.append(f"{line} ({where})" if where else line)
+    return Beside(_frozen(by_pod), _frozen(by_uuid), _frozen(by_pod_metric), tuple(of_no_gpu))
 
 
 def _frozen(lists: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:

@@ -5,9 +5,10 @@ from collections.abc import Iterator, Sequence
 
 from atoll.core.audit.abilities import policy_of
 from atoll.core.audit.findings import Sign
-from atoll.core.audit.fragments import is_broken, is_doubtful, is_split, span_of, verdict_on
+from atoll.core.audit.fragments import is_broken, is_doubtful, is_split, span_of, verdict_on, worst_link
 from atoll.core.audit.occupancy import Held, Occupancy, twice_held
 from atoll.core.audit.picture import AuditPod, Picture
+from atoll.core.audit.report import Severity
 from atoll.core.audit.sections import ranges
 from atoll.core.gpuset import positions
 from atoll.core.id_list import id_mask
@@ -78,7 +79,7 @@ def _overcommitted(occupancy: Occupancy) -> Iterator[Sign]:
 
 
 def _split(occupancy: Occupancy, held: Held, shape: Shape) -> Sign:
-    """A pod whose policy is Restricted was promised otherwise; any other lost speed."""
+    """A pod whose GPUs all have direct links to each other loses less: what it exchanges with CPUs and networks."""
     scope, worst = span_of(shape, held.gpus)
     numa = [name for name, block in shape.blocks(Scope.NUMA_NODE) if block & held.gpus]
     over = " and ".join(numa) if 1 < len(numa) <= 4 else f"several domains of one {scope}"
@@ -92,6 +93,7 @@ def _split(occupancy: Occupancy, held: Held, shape: Shape) -> Sign:
         occupancy.node.name,
         (held.label,),
         weight=held.count,
+        severity=Severity.WARNING if worst_link(shape, held.gpus).nvlinks else None,
     )
 
 

@@ -3,7 +3,7 @@
 1 topology, 2 versions, 3 abilities, 4 assignments, 5 fragments, 6 incidents. Each says whether it could be answered.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from atoll.core.audit.defects import Defect
@@ -113,11 +113,15 @@ class HolderView:
 
 @dataclass(frozen=True, slots=True)
 class SlotsView:
-    """How many pods of `gpus` GPUs fit whole at once: if the node were empty, and now (None = unknown)."""
+    """How many pods of `gpus` GPUs fit whole at once: if the node were empty, and now (None = unknown).
+
+    `broken`: that many GPUs are free, and surely no domain has them.
+    """
 
     gpus: int
     empty: int
     now: int | None
+    broken: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +139,7 @@ class AuditedNode:
     Attributes:
         model: the GPU model, or several joined by " + "; "" unknown.
         islands_by: the scope that islands are drawn by, e.g. NUMANode.
+        count: GPUs, also where no source lists them.
         free: surely free GPUs; None where nothing is known of who holds what. hidden: taken, nobody knows which.
         links: one line on NVLink and PCIe.
         domains: (scope, the sets in words, e.g. "{0-3} {4-7}").
@@ -156,6 +161,7 @@ class AuditedNode:
     unknown: tuple[str, ...] = ()
     disagreements: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    count: int = 0
     facts: tuple[tuple[str, str], ...] = ()  # driver, kubelet, Topology Manager policy, sharing …
 
 
@@ -238,7 +244,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything, in the order in which it is read."""
+    """Everything, in the order in which it is read. `metrics` are those beside no placement."""
 
     origin: str
     taken: str
@@ -252,4 +258,4 @@ class Report:
     sizes: tuple[SizeView, ...]
     incidents: tuple[Incident, ...]
     blind: tuple[Blind, ...] = ()
-    metrics: tuple[str, ...] = field(default=())
+    metrics: tuple[str, ...] = ()

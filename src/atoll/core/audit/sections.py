@@ -84,6 +84,7 @@ def section_of(
         gpus=gpus,
         islands_by=str(scope),
         islands=islands,
+        count=occupancy.state.count,
         free=occupancy.free,
         hidden=occupancy.state.hidden if occupancy.told else 0,
         holders=holders,
