@@ -9,7 +9,8 @@ from atoll.core.audit.defects import Defect
 from atoll.core.audit.picture import AuditEvent, AuditNode, AuditPod, Blind, Component, Metric, Picture, Role
 from atoll.core.audit.report import Answer, Finding, GpuState, Severity
 from atoll.core.evidence.machine import Disagreement
-from atoll.core.evidence.reading import Format, Source
+from atoll.core.evidence.reading import Format, LinkTable, Source
+from atoll.core.topology import Nic, PcieLink
 from tests.core.audit.pictures import PODS, node, picture, pod, record, uuid
 
 
@@ -312,6 +313,42 @@ def test_each_point_says_whether_it_was_answered() -> None:
         "fragments": Answer.PARTLY, "incidents": Answer.NO,
     }  # fmt: skip
     assert set(cluster.values()) == {Answer.YES}
+
+
+def test_a_point_that_is_partly_answered_says_what_is_missing() -> None:
+    event = AuditEvent("Pod", "team", "a", "FailedScheduling", "no")
+    whole, bare = node("n1"), node("n2")
+    held = replace(whole.machine, registered=(("nvidia.com/gpu", (uuid("n1", 0),)),))
+
+    report = audit(picture(replace(whole, machine=held), bare, pods=None, events=(event,)))
+
+    why = {point.name: point.why for point in report.points}
+    assert why["assignments"] == "nothing tells who holds the GPUs of 1 of 2 nodes"
+    assert why["incidents"] == "events only: no pods, or not all, were seen"
+
+
+@pytest.mark.parametrize(("cell", "name", "told"), [
+    ("CNS", "P2P read", True), ("CNS", "P2P", True), ("U", "P2P read", False), ("NS", "P2P NVLink", False),
+])  # fmt: skip
+def test_pairs_without_access_are_those_that_the_tool_denies_access_to_memory(cell: str, name: str, told: bool) -> None:
+    table = LinkTable(name, (("X", cell), (cell, "X")))
+
+    found = findings(picture(node(islands="00", tables=((Source(Format.NVIDIA_SMI_P2P, "p2p.txt"), table),))))
+
+    assert ("PeerToPeerMissing" in found) is told
+
+
+def test_of_a_gpu_whose_way_to_a_network_card_is_unknown_nothing_is_said() -> None:
+    def far(islands: str, *links: PcieLink | None) -> bool:
+        box = node(islands=islands)
+        assert box.machine is not None
+        assert box.machine.topology is not None
+        topology = replace(box.machine.topology, nics=(Nic("NIC0", links),), nics_known=True)
+        return "NicsFar" in findings(picture(replace(box, machine=replace(box.machine, topology=topology))))
+
+    assert far("??", PcieLink.PIX, PcieLink.SYS)
+    assert not far("??", PcieLink.PIX, None)
+    assert far("01", PcieLink.PIX, None)  # the other GPU is far from one that is near
 
 
 def test_slots_are_counted_for_the_worst_gpus_that_unplaced_pods_may_hold() -> None:

@@ -25,6 +25,10 @@ MODELS_MAX = 4096
 LARGE = 4
 """The size from which pods are Restricted by default; islands below it are small."""
 NEAR = frozenset({PcieLink.PIX, PcieLink.PXB})
+_NO_VERDICT = frozenset({None, "OK", "X", "U"})
+"""Cells of `topo -p2p` that deny nothing; U is unknown."""
+_OTHER_ACCESS = frozenset({"P2P NVLink", "P2P atomics", "P2P property"})
+"""Matrices whose cells may be denied where GPUs still reach each other's memory."""
 _KNOWN = {kind.code for kind in KINDS}
 
 Check = Callable[[NodeTopology, Shape], Iterator[str]]
@@ -249,13 +253,13 @@ def _ring(topology: NodeTopology, shape: Shape) -> Iterator[str]:
 
 def _peer_to_peer(machine: Machine, _: NodeTopology, shape: Shape) -> Iterator[str]:
     for source, table in machine.tables:
-        if "p2p" not in source.format.lower() and "p2p" not in table.name.lower():
+        if ("p2p" not in source.format.lower() and "p2p" not in table.name.lower()) or table.name in _OTHER_ACCESS:
             continue
         cells = [
             (a, b, cell)
             for a, row in enumerate(table.cells)
             for b, cell in enumerate(row)
-            if a < b and cell not in {None, "OK", "X"}
+            if a < b and cell not in _NO_VERDICT
         ]
         if cells:
             words = ", ".join(f"{n} {word}" for word, n in Counter(cell for _, _, cell in cells).most_common())
@@ -299,9 +303,12 @@ def _nics_far(machine: Machine, topology: NodeTopology, shape: Shape) -> Iterato
     by_switch = {n for nic in topology.nics for n, link in enumerate(nic.links) if link in NEAR}
     by_root = {n for nic in topology.nics for n, link in enumerate(nic.links) if link is PcieLink.PHB}
     by_root |= by_switch | {n for n, device in enumerate(topology.devices) if device.pcie_root in roots}
-    for near, place in ((by_switch, "switch"), (by_root, "root")):
-        if 0 < len(near) < shape.count:
-            index = [topology.devices[n].index for n in range(shape.count) if n not in near]
+    told = {n for n in range(shape.count) if all(nic.links[n] is not None for nic in topology.nics)}
+    for near, scope, place in ((by_switch, Scope.PCIE_SWITCH, "switch"), (by_root, Scope.PCIE_ROOT, "root")):
+        # Whose way to a card is not told may still surely lie below another switch or root.
+        placed = {n for block in shape.domains(scope).closed for n in positions(block)}
+        index = [topology.devices[n].index for n in sorted(told | placed) if n not in near]
+        if near and index:
             verb = "shares" if len(index) == 1 else "share"
             yield f"GPU {ranges(index)} {verb} no PCIe {place} with a network card, unlike the others"
             return

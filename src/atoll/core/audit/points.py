@@ -77,9 +77,10 @@ def _assignments(nodes: Sequence[Occupancy]) -> Point:
         return Point(ASSIGNMENTS, Answer.NO, "no pods, checkpoints or PodResources dumps were given")
     owners = [held for occupancy in told for held in occupancy.held]
     named = sum(bool(held.gpus) for held in owners)
-    if len(told) < len(nodes) or named < len(owners):
-        return Point(ASSIGNMENTS, Answer.PARTLY, "of some pods only the number of GPUs is known")
-    return Point(ASSIGNMENTS, Answer.YES)
+    untold, unnamed = len(nodes) - len(told), len(owners) - named
+    missing = [f"nothing tells who holds the GPUs of {untold} of {len(nodes)} nodes"] if untold else []
+    missing += [f"of {unnamed} of {len(owners)} pods only the number of GPUs is known"] if unnamed else []
+    return Point(ASSIGNMENTS, Answer.PARTLY if missing else Answer.YES, ", ".join(missing))
 
 
 def _fragments(nodes: Sequence[Occupancy]) -> Point:
@@ -91,8 +92,10 @@ def _fragments(nodes: Sequence[Occupancy]) -> Point:
 
 
 def _incidents(picture: Picture, incidents: Sequence[Incident]) -> Point:
-    if incidents or (picture.pods_seen and picture.events):
+    if picture.pods_seen and (incidents or picture.events):
         return Point(INCIDENTS, Answer.YES)
+    if incidents:
+        return Point(INCIDENTS, Answer.PARTLY, "events only: no pods, or not all, were seen")
     if picture.pods_seen:
         return Point(INCIDENTS, Answer.PARTLY, "no events were seen; the API server keeps them for an hour")
     if picture.metrics:
