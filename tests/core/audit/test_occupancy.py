@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from atoll.core.audit.occupancy import Occupancy, gpu_behind, occupancies, twice_held
+from atoll.core.audit.holding import gpu_behind
+from atoll.core.audit.occupancy import Occupancy, occupancies, twice_held
 from atoll.core.audit.picture import AuditNode, Picture
 from atoll.core.evidence.machine import Machine
 from atoll.core.evidence.reading import Format, MigDevice, SeenGpu, Source

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Sequence
 from atoll.core.audit.abilities import Plugins, policy_of, sharing_of
 from atoll.core.audit.defects import Matching
 from atoll.core.audit.findings import Sign
+from atoll.core.audit.holding import is_gpu
 from atoll.core.audit.incidents import ADMISSION, OUT_OF, TOPOLOGY, uuid_of
-from atoll.core.audit.occupancy import Occupancy, is_gpu
+from atoll.core.audit.occupancy import Occupancy
 from atoll.core.audit.picture import Component, Picture
 from atoll.core.audit.report import Incident, Severity
 from atoll.core.scope import Scope

@@ -9,7 +9,8 @@ from dataclasses import replace
 from functools import lru_cache
 
 from atoll.core.assess import assess
-from atoll.core.audit.occupancy import Held, Occupancy
+from atoll.core.audit.holding import Held
+from atoll.core.audit.occupancy import Occupancy
 from atoll.core.audit.report import SizeView, SlotsView
 from atoll.core.decide import decide
 from atoll.core.fleet import Fleet

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, islice
 
-from atoll.core.audit.occupancy import Occupancy, gpu_behind
+from atoll.core.audit.holding import gpu_behind
+from atoll.core.audit.occupancy import Occupancy
 from atoll.core.audit.picture import AuditEvent, Metric, Picture
 from atoll.core.audit.report import Incident
 from atoll.core.gpuset import positions

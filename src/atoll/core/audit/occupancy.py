@@ -1,19 +1,16 @@
 """Who holds which GPUs of a node, from whatever told it: pods, checkpoints, PodResources, annotations.
 
-Of several records for one container the most trusted is taken. An owner of which only the number of GPUs is known
-counts as hidden: its GPUs are taken, and nobody knows which. What the container's environment shows is the truth where
-the recorded ids say something else.
+An owner of which only the number of GPUs is known counts as hidden: its GPUs are taken, and nobody knows which.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from atoll.core.audit.holding import Held, Lookup, gpu_behind, held_by, is_gpu, records_of, same_pod, strangers_of
 from atoll.core.audit.models import Model, Models
 from atoll.core.audit.picture import AuditNode, AuditPod, Picture
 from atoll.core.books import Hardware
-from atoll.core.evidence.identity import plain_address, plain_uuid
 from atoll.core.evidence.machine import Machine
-from atoll.core.evidence.reading import TRUST, Format, SeenAllocation, Source
 from atoll.core.gpuset import mask_of, positions
 from atoll.core.ledger import Owner
 from atoll.core.node_state import NodeState
@@ -21,37 +18,7 @@ from atoll.core.shape import Shape
 from atoll.core.topology import Device, NodeTopology, PairLink
 from atoll.core.view import Holder, NodeView
 
-NO_TOPOLOGY_KEYS = frozenset({"", "-1", "unknown"})
-"""NUMA keys of a checkpoint that name no node."""
 _GPU_LABELS = ("nvidia.com/gpu.", "amd.com/gpu.")
-LASTING = frozenset({Format.KUBELET_CHECKPOINT})
-"""Records that outlive their pods: the kubelet removes ended ones lazily."""
-SHARING = frozenset({Format.HAMI, Format.KOORDINATOR_DEVICE})
-"""Records of schedulers that give parts of GPUs: what names a GPU need not mean all of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """One owner on one node.
-
-    Attributes:
-        pod: None where only a record without a known pod tells of it.
-        label: namespace/name, or what the record knows.
-        gpus: mask by position in the shape; 0 where only the count is known. count: GPUs held.
-        shared: it holds a replica or a slice, so that others may hold the same GPU.
-        source: where the assignment was read, None where it was only counted.
-        rewritten: (UUIDs as recorded, UUIDs that the container really sees) where these differ.
-        strange: recorded UUIDs that are none of the node's, where those are all known.
-    """
-
-    label: str
-    count: int
-    gpus: int = 0
-    pod: AuditPod | None = None
-    shared: bool = False
-    source: Source | None = None
-    rewritten: tuple[tuple[str, ...], tuple[str, ...]] | None = None
-    strange: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +103,15 @@ def _occupancy(
     if topology is not None:
         topology, model = models.of(topology)
         hardware = replace(model.hardware, uuids=tuple(device.uuid for device in topology.devices))
-    lookup = _Lookup.of(topology, node.machine)
-    records = _records(node.machine, resources, lookup)
+    lookup = Lookup.of(topology, node.machine)
+    records = records_of(node.machine, resources, lookup)
     held: list[Held] = []
     matched: set[int] = set()
     for pod in pods:
-        mine = [(source, record) for source, record in records if _same_pod(pod, record)]
+        mine = [(source, record) for source, record in records if same_pod(pod, record)]
         matched.update(id(record) for _, record in mine)
-        held.append(_held_by(pod, [*pod.recorded, *mine], lookup))
-    strangers, stale = _strangers([entry for entry in records if id(entry[1]) not in matched], known, lookup)
+        held.append(held_by(pod, [*pod.recorded, *mine], lookup))
+    strangers, stale = strangers_of([entry for entry in records if id(entry[1]) not in matched], known, lookup)
     held += strangers
     told = known is not None or bool(node.machine and (node.machine.allocations or node.machine.registered))
     view = _view(node, hardware, held)
@@ -170,163 +137,6 @@ def _topology_of(machine: Machine | None, resources: frozenset[str]) -> NodeTopo
         return None
     devices = tuple(Device(index, uuid, numa=numa[uuid]) for index, uuid in enumerate(numa))
     return NodeTopology(devices, ((PairLink(),) * len(devices),) * len(devices))
-
-
-def gpu_behind(device_id: str) -> str | None:
-    """The GPU behind a device id: replicas are written `GPU-…::3` or `GPU-…-3`. None for what names no GPU."""
-    body = device_id.partition("::")[0]
-    if not body.startswith("GPU-"):
-        return None
-    groups = body.split("-")
-    return plain_uuid("-".join(groups[:6]) if len(groups) > 6 else body)
-
-
-def is_gpu(resource: str, resources: frozenset[str]) -> bool:
-    """Whether a resource is about GPUs. Args: resources: those that are configured or were seen."""
-    return resource in resources or resource.startswith(("nvidia.com/gpu", "nvidia.com/mig-"))
-
-
-@dataclass(frozen=True, slots=True)
-class _Lookup:
-    """Device ids of a node -> position; MIG devices lead to their GPU.
-
-    Attributes:
-        position: by UUID, and by PCI address, which AMD's plugin calls its devices.
-        whole: whether the UUIDs of all GPUs are known, so that another one is of another node.
-    """
-
-    position: Mapping[str, int]
-    slices: Mapping[str, int]
-    whole: bool
-
-    @classmethod
-    def of(cls, topology: NodeTopology | None, machine: Machine | None) -> "_Lookup":
-        devices = topology.devices if topology else ()
-        position = {plain_address(each.pci_address): n for n, each in enumerate(devices) if each.pci_address}
-        position |= {each.uuid: n for n, each in enumerate(devices) if each.uuid}
-        slices = {
-            mig.uuid: position[gpu.uuid]
-            for gpu in (machine.gpus if machine else ())
-            if gpu.uuid in position
-            for mig in gpu.mig_devices
-            if mig.uuid
-        }
-        return cls(position, slices, bool(topology and topology.uuids_known))
-
-    def find(self, device_id: str) -> tuple[int | None, bool]:
-        """(position or None, whether the id is a part of a GPU)."""
-        if device_id in self.position:
-            return self.position[device_id], False
-        if device_id in self.slices:
-            return self.slices[device_id], True
-        position = self.position.get(plain_address(device_id))
-        if position is not None:
-            return position, False
-        position = self.position.get(gpu_behind(device_id) or "")
-        return position, position is not None
-
-    def is_strange(self, device_id: str) -> bool:
-        """Whether it names a GPU that this node surely has not."""
-        return self.whole and gpu_behind(device_id) is not None and self.find(device_id)[0] is None
-
-
-Records = list[tuple[Source, SeenAllocation]]
-
-
-def _records(machine: Machine | None, resources: frozenset[str], lookup: _Lookup) -> Records:
-    """Records of GPUs only: of a GPU resource, or with an id that is one of the node's GPUs."""
-    return [
-        (source, record)
-        for source, record in (machine.allocations if machine else ())
-        if is_gpu(record.resource, resources)
-        or any(lookup.find(each)[0] is not None for _, ids in record.devices for each in ids)
-    ]
-
-
-def _same_pod(pod: AuditPod, record: SeenAllocation) -> bool:
-    if record.pod_uid:
-        return record.pod_uid == pod.uid
-    return (record.namespace, record.pod) == (pod.namespace, pod.name)
-
-
-def _held_by(pod: AuditPod, told: Records, lookup: _Lookup) -> Held:
-    """What a pod holds: of the most trusted source that names GPUs of this node."""
-    label, strange = f"{pod.namespace}/{pod.name}", ()  # type: str, tuple[str, ...]
-    for source, records in _by_source(told):
-        held = _resolved(source, records, lookup)
-        if held.gpus:
-            return replace(held, label=label, count=max(pod.gpus, held.count), pod=pod, source=source)
-        strange = strange or held.strange
-    return Held(label, pod.gpus, pod=pod, strange=strange)
-
-
-def _by_source(told: Records) -> list[tuple[Source, list[SeenAllocation]]]:
-    """One owner's records: what tells what its containers see first, then by trust. Its claims belong together."""
-    found: dict[tuple[int, str], tuple[Source, list[SeenAllocation]]] = {}
-    for source, record in told:
-        file = "" if source.format is Format.RESOURCE_CLAIM else source.file
-        found.setdefault((TRUST[source.format], file), (source, []))[1].append(record)
-    seen = {key: any(record.visible for record in records) for key, (_, records) in found.items()}
-    return [found[key] for key in sorted(found, key=lambda key: (not seen[key], key))]
-
-
-def _resolved(source: Source, records: Iterable[SeenAllocation], lookup: _Lookup) -> Held:
-    """The GPUs of one owner's records, by what the containers see where that is told."""
-    gpus, unknown, shared = 0, 0, source.format in SHARING
-    strange: list[str] = []
-    rewritten = None
-    for record in records:
-        recorded = tuple(each for _, ids in record.devices for each in ids)
-        plain = tuple(gpu_behind(each) or each for each in recorded)
-        seen = record.visible or recorded
-        shared |= record.shared
-        if record.visible and set(record.visible) != set(plain):
-            rewritten = (plain, record.visible)
-        for each in seen:
-            position, part = lookup.find(each)
-            shared |= part
-            if position is None:
-                unknown += 1
-            else:
-                gpus |= 1 << position
-        strange += filter(lookup.is_strange, seen)
-        shared |= any(lookup.find(each)[1] for each in recorded)
-    count = gpus.bit_count() + unknown
-    return Held("", count, gpus, shared=shared, rewritten=rewritten, strange=tuple(strange))
-
-
-def _strangers(records: Records, known: set[str] | None, lookup: _Lookup) -> tuple[list[Held], tuple[str, ...]]:
-    """Owners that no listed pod accounts for. Where pods were seen, what a checkpoint still says of others is stale."""
-    owners: dict[tuple[str, str], Records] = {}
-    for source, record in sorted(records, key=lambda entry: TRUST[entry[0].format]):
-        owners.setdefault((record.pod_uid, f"{record.namespace}/{record.pod}"), []).append((source, record))
-    _join_alike(owners)
-    held, stale = [], []
-    for (uid, name), told in owners.items():
-        label = name if name != "/" else f"pod {uid}" if uid else "unknown pod"
-        if known is not None and uid not in known and name not in known and told[0][0].format in LASTING:
-            stale.append(label)
-            continue
-        if known is not None and (uid in known or name in known):
-            continue  # a pod that was seen and holds nothing here now
-        source, mine = _by_source(told)[0]
-        owner = _resolved(source, mine, lookup)
-        if owner.count:
-            held.append(replace(owner, label=label, source=source))
-    return held, tuple(stale)
-
-
-def _join_alike(owners: dict[tuple[str, str], Records]) -> None:
-    """A checkpoint knows a pod by its UID and PodResources by its name: who has the same devices is the same pod."""
-    named = {_ids_of(told): key for key, told in owners.items() if not key[0]}
-    for key in [key for key in owners if key[1] == "/"]:
-        ids = _ids_of(owners[key])
-        if ids and (same := named.get(ids)) is not None and same != key:
-            owners[same] += owners.pop(key)
-
-
-def _ids_of(told: Records) -> frozenset[str]:
-    return frozenset(each for _, record in told for _, ids in record.devices for each in ids)
 
 
 def _view(node: AuditNode, hardware: Hardware | None, held: Sequence[Held]) -> NodeView:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from atoll.core.audit.abilities import policy_of
 from atoll.core.audit.findings import Sign
 from atoll.core.audit.fragments import is_broken, is_doubtful, is_split, span_of, verdict_on, worst_link
-from atoll.core.audit.occupancy import Held, Occupancy, twice_held
+from atoll.core.audit.holding import Held
+from atoll.core.audit.occupancy import Occupancy, twice_held
 from atoll.core.audit.picture import AuditPod, Picture
 from atoll.core.audit.report import Severity
 from atoll.core.audit.sections import ranges

@@ -10,8 +10,9 @@ from functools import lru_cache
 from itertools import combinations
 
 from atoll.core.audit.fragments import is_split, slots_of, span_of
+from atoll.core.audit.holding import Held
 from atoll.core.audit.models import Model
-from atoll.core.audit.occupancy import Held, Occupancy
+from atoll.core.audit.occupancy import Occupancy
 from atoll.core.audit.report import (
     AuditedNode,
     GpuState,
