@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll.core.id_list import id_mask, id_text, single_id
+from atoll.core.id_list import id_mask, id_text, ranges, single_id
 
 
 def test_ranges_and_numbers_become_one_mask() -> None:
@@ -24,6 +24,10 @@ def test_only_a_list_of_one_names_a_node(text: str | None, number: int | None) -
 @given(st.integers(min_value=1, max_value=(1 << 300) - 1))
 def test_ranges_name_the_same_set(mask: int) -> None:
     assert id_mask(id_text(mask)) == mask
+
+
+def test_a_huge_number_costs_no_more_than_a_small_one() -> None:
+    assert ranges([7, 10**15, 1, 0]) == "0-1,7,1000000000000000"
 
 
 def test_ranges_are_the_kernels() -> None:

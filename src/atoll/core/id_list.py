@@ -4,6 +4,7 @@ A mask makes "disjoint" one `&`. Numbers above `ID_MAX` and damaged text (`-31,6
 """
 
 import re
+from collections.abc import Iterable
 
 ID_MAX = 65_535
 TEXT_MAX = 4_096
@@ -33,6 +34,17 @@ def single_id(text: str | None) -> int | None:
     if mask is None or mask & (mask - 1):
         return None
     return mask.bit_length() - 1
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers in the same spelling, 0-2,5, however large one of them is."""
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
 def id_text(mask: int) -> str:

@@ -8,11 +8,11 @@ from rich.text import Text
 from atoll.cli.tiles import FREE, OUT, WIDTH, Island, Tile, draw, plain
 from atoll.cli.topology.document import members
 from atoll.cli.topology.notes import print_blind, print_notes
-from atoll.cli.topology.origins import ranges
 from atoll.core.audit.picture import Blind
 from atoll.core.domains import Domains, domains_of, nvlink_graph
 from atoll.core.errors import printable
 from atoll.core.evidence.machine import Machine
+from atoll.core.id_list import ranges
 from atoll.core.scope import Scope
 from atoll.core.topology import Device, Health, NodeTopology, PairLink, PcieLink
 from atoll.core.unknowns import unknowns_of
@@ -80,7 +80,7 @@ def _islands(topology: NodeTopology) -> list[Island]:
             if block >> position & 1
         )
         inside = [members(index, group & block) for group in _sorted(switch)]
-        shared = " ".join(f"{{{ranges(tuple(group))}}}" for group in inside if len(group) > 1)
+        shared = " ".join(f"{{{ranges(group)}}}" for group in inside if len(group) > 1)
         foot = f"PCIe switch {shared}" if shared else ""
         islands.append(Island(_title(topology, block, known=block in numa.closed), tiles, foot))
     return islands
@@ -146,7 +146,7 @@ def _print_domains(topology: NodeTopology, console: Console) -> None:
 def _sets(index: list[int], domains: Domains) -> str:
     """Closed blocks in braces; blocks that may belong to another one's domain get a question mark."""
     return " ".join(
-        "{" + ranges(tuple(members(index, block))) + "}" + ("" if block in domains.closed else "?")
+        "{" + ranges(members(index, block)) + "}" + ("" if block in domains.closed else "?")
         for block in _sorted(domains)
     )
 

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from atoll.cli.topology.origins import indices, place, ranges
+from atoll.cli.topology.origins import indices, place
 from atoll.core.audit.picture import Blind
 from atoll.core.errors import printable
 from atoll.core.evidence.machine import Disagreement, Machine
+from atoll.core.id_list import ranges
 
 SHOWN_MAX = 8
 """Lines of one kind; one wrong file can disagree on every pair of GPUs."""
@@ -56,7 +57,7 @@ def _mig_lines(machine: Machine) -> Iterable[str]:
         if gpu.partition is not None:
             partitions.setdefault(gpu.partition, []).append(index)
     for partition, gpus in partitions.items():
-        yield f"partition {partition} on GPU {ranges(tuple(gpus))}"
+        yield f"partition {partition} on GPU {ranges(gpus)}"
 
 
 def _about(machine: Machine) -> Iterable[str]:

@@ -103,14 +103,3 @@ def cpus_document(machine: Machine) -> dict[str, Any] | None:
             for node, cpus in sorted(machine.cpus.node_cpus.items())
         ],
     }
-
-
-def ranges(numbers: tuple[int, ...]) -> str:
-    """0,1,2,5 as 0-2,5."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and parts[-1][1] == number - 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)

@@ -11,12 +11,12 @@ from atoll.core.audit.kinds import KINDS
 from atoll.core.audit.models import Model
 from atoll.core.audit.occupancy import Occupancy
 from atoll.core.audit.report import Severity
-from atoll.core.audit.sections import disagreement_in_words, ranges
+from atoll.core.audit.sections import disagreement_in_words
 from atoll.core.audit.vendors import Vendor, vendor_of
 from atoll.core.evidence.machine import Machine
 from atoll.core.evidence.reading import Zone
 from atoll.core.gpuset import positions
-from atoll.core.id_list import id_mask
+from atoll.core.id_list import id_mask, ranges
 from atoll.core.scope import Scope
 from atoll.core.shape import Shape, linked_sets
 from atoll.core.topology import Health, NodeTopology, PairLink, PcieLink

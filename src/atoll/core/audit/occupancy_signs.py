@@ -10,9 +10,8 @@ from atoll.core.audit.holding import Held
 from atoll.core.audit.occupancy import Occupancy, twice_held
 from atoll.core.audit.picture import AuditPod, Picture
 from atoll.core.audit.report import Severity
-from atoll.core.audit.sections import ranges
 from atoll.core.gpuset import positions
-from atoll.core.id_list import id_mask
+from atoll.core.id_list import id_mask, ranges
 from atoll.core.scope import Scope
 from atoll.core.shape import Shape
 from atoll.core.verdict import Fit, Refusal

@@ -4,7 +4,7 @@ Words that depend on the hardware alone are made once per topology, since a larg
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
@@ -22,8 +22,8 @@ from atoll.core.audit.report import (
     SourceView,
 )
 from atoll.core.evidence.machine import Disagreement, Machine
-from atoll.core.gpuset import mask_of, positions
-from atoll.core.id_list import id_text
+from atoll.core.gpuset import positions
+from atoll.core.id_list import ranges
 from atoll.core.scope import CHAIN, Scope
 from atoll.core.shape import Shape
 from atoll.core.unknowns import unknowns_of
@@ -134,11 +134,6 @@ def _holder(occupancy: Occupancy, held: Held, beside: tuple[str, ...]) -> Holder
 
 def _model(machine: Machine | None) -> str:
     return " + ".join(sorted({gpu.model for gpu in machine.gpus if gpu.model})) if machine else ""
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """0,1,2,5 as 0-2,5."""
-    return id_text(mask_of(numbers))
 
 
 @lru_cache(maxsize=4096)
