@@ -263,6 +263,20 @@ def test_one_kind_of_problem_on_many_nodes_is_one_finding() -> None:
     )
 
 
+def test_what_is_shared_is_counted_in_shares_and_a_mode_makes_no_slices() -> None:
+    low = findings(picture(replace(node(), capacity=32, allocatable=28)))["AllocatableLow"]
+    assert low.title == "n1: 28 of 32 shares of GPUs are allocatable"
+
+    box = node()
+    assert box.machine is not None
+    assert box.machine.topology is not None
+    devices = tuple(replace(each, mig=each.index == 3) for each in box.machine.topology.devices)
+    machine = replace(box.machine, topology=box.machine.topology.with_devices(devices))
+    assert (
+        findings(picture(replace(box, machine=machine)))["MigSplit"].title == "n1: GPU 3 of 8 is in MIG mode, 7 whole"
+    )
+
+
 def test_sound_hardware_is_told_too() -> None:
     found = first(picture(node(policy="best-effort")))
 

@@ -148,7 +148,10 @@ class _Printer:
             + (f" · {_names(each.nodes)}" if each.nodes else "")
             for each in report.components
         ]
-        blind = [f"{each.what}: {each.why}" + (f" · {each.remedy}" if each.remedy else "") for each in report.blind]
+        blind = [
+            f"{each.what}: {each.why}" + (f" · {each.remedy}" if each.remedy else "")
+            for each in sorted(report.blind, key=lambda each: each.expected)  # what is ordinary comes last
+        ]
         self._section("Incidents", incidents)
         self._section("Metrics beside no placement", report.metrics)
         self._section("Versions", versions)

@@ -101,7 +101,8 @@ def _node(plugins: Plugins, occupancy: Occupancy) -> Iterator[Sign]:
     if node.ready is False:
         yield Sign("NodeNotReady", "the node is not ready", node.name, weight=gpus)
     if node.capacity and node.allocatable is not None and node.allocatable < node.capacity:
-        detail = f"{node.allocatable} of {node.capacity} GPUs are allocatable"
+        unit = "GPUs" if node.capacity <= occupancy.state.count else "shares of GPUs"
+        detail = f"{node.allocatable} of {node.capacity} {unit} are allocatable"
         yield Sign("AllocatableLow", detail, node.name, weight=node.capacity - node.allocatable)
     counted = node.machine is not None and node.machine.zones
     if occupancy.topology is None and (node.capacity or node.machine) and not counted:

@@ -115,7 +115,9 @@ def _mig(machine: Machine, topology: NodeTopology, shape: Shape) -> Iterator[str
         profiles = Counter(mig.profile for gpu in machine.gpus for mig in gpu.mig_devices if mig.profile)
         whole = shape.count - len(split)
         verb = "is" if len(split) == 1 else "are"
-        yield f"GPU {ranges(split)} of {shape.count} {verb} split into MIG devices, {whole} whole{_profiles(profiles)}"
+        # The mode alone may have been switched on before any device was made.
+        state = "split into MIG devices" if any(gpu.mig_devices for gpu in machine.gpus) else "in MIG mode"
+        yield f"GPU {ranges(split)} of {shape.count} {verb} {state}, {whole} whole{_profiles(profiles)}"
 
 
 def _profiles(profiles: Counter[str]) -> str:
