@@ -369,6 +369,7 @@ def test_a_claim_that_several_pods_use_says_so():
 
     assert [record.shared for each in seen for _, record in each.recorded] == [True, True]
     assert not one_pod(claiming("p", "n1"), claim("c", "p", "gpu-2")).recorded[0][1].shared
+    assert one_pod(claiming("p", "n1"), claim("c", "p", "gpu-2", shareID="a-1")).recorded[0][1].shared
 
 
 @pytest.mark.parametrize("other", [{"driver": "dra.net"}, {"adminAccess": True}, {"driver": "dra.cpu"}])

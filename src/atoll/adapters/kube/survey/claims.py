@@ -27,7 +27,7 @@ class Claim:
     name: str
     devices: tuple[Device, ...]
     user: str  # name of the pod, "" where it is not told
-    shared: bool = False  # by several pods
+    shared: bool = False  # by several pods, or a share of a device that others may have shares of
 
 
 class Offers:
@@ -72,9 +72,10 @@ class Claims:
         if not devices:
             return
         key = f"{claim.metadata.namespace}/{claim.metadata.name}"
+        share = any(each.share_id for each in allocation.devices.results or ())
         users = [user for user in claim.status.reserved_for or () if user.resource == "pods"]
         for user in users:
-            self._by_pod.setdefault(user.uid, {})[key] = Claim(key, devices, user.name, len(users) > 1)
+            self._by_pod.setdefault(user.uid, {})[key] = Claim(key, devices, user.name, share or len(users) > 1)
 
     def told(self, pod: AuditPod, named: Named) -> AuditPod:
         """The pod with what its claims say, and with the GPUs that it holds through them alone."""

@@ -221,6 +221,7 @@ class ClaimResult(Struct, frozen=True):
     pool: str = ""
     device: str = ""
     admin_access: bool | None = None
+    share_id: str | None = msgspec.field(name="shareID", default=None)
 
 
 class ClaimDevices(Struct, frozen=True):
