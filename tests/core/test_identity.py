@@ -5,6 +5,7 @@ import pytest
 from atoll.core.evidence.identity import (
     is_masked,
     is_name,
+    pci_address,
     plain_address,
     plain_uuid,
     repeated_uuids,
@@ -56,12 +57,26 @@ def test_an_id_without_a_uuid_is_a_share_of_nothing(device_id: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("printed", "plain"),
-    [("00000000:3B:00.0", "0000:3b:00.0"), ("3b:00.0", "0000:3b:00.0"), ("00010000:3b:00.0", "10000:3b:00.0"),
-     ("0000:3b:00", "0000:3b:00.0"), ("elsewhere", "elsewhere")],
-)  # fmt: skip
-def test_a_pci_address_has_one_spelling(printed: str, plain: str) -> None:
-    assert plain_address(printed) == plain
+    ("printed", "address"),
+    [
+        ("00000000:3B:00.0", "0000:3b:00.0"),
+        ("19:00.0", "0000:19:00.0"),
+        ("0000:c1:1f.7", "0000:c1:1f.7"),
+        ("10000:E1:00.0", "10000:e1:00.0"),
+        ("0001A2B3:00:00.0", "1a2b3:00:00.0"),
+        (" 0:05:00.0\n", "0000:05:00.0"),
+    ],
+)
+def test_every_spelling_of_an_address_becomes_one(printed: str, address: str) -> None:
+    assert pci_address(printed) == address
+
+
+@pytest.mark.parametrize(
+    "printed", ["", "N/A", "19:00", "0000:19:20.0", "0000:19:00.8", "0000:119:00.0", "000000000:19:00.0", "x19:00.0"]
+)
+def test_what_is_no_address_is_unknown(printed: str) -> None:
+    assert pci_address(printed) is None
+    assert plain_address(printed) == printed.strip().lower()
 
 
 def test_a_uuid_at_two_addresses_is_repeated_and_at_one_it_is_not() -> None:

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from atoll.adapters.formats.nvidia_smi import gpu_list, query_text, query_xml, topo
-from atoll.adapters.formats.pci.address import pci_address
 from atoll.adapters.formats.text.text import DumpFile, decode
+from atoll.core.evidence.identity import pci_address
 from atoll.core.evidence.reading import Format, MigDevice, Reading, SeenGpu
 from tests.data import Row, cases, data_folder
 

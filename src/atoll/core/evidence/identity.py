@@ -20,7 +20,7 @@ NAMES_KEPT = 1 << 14
 _BLANKED = re.compile(r"\*|\.\.|…|x{4}|redact|mask|hidden|removed|^n/?a$|unknown|not.supported", re.IGNORECASE)
 _HEX_UUID = re.compile(r"(?:(gpu|mig)-)?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})", re.IGNORECASE)
 _SHARE = re.compile(r"((?:GPU|MIG)-[0-9a-zA-Z]{8}(?:-[0-9a-zA-Z]{4}){3}-[0-9a-zA-Z]{12})(?:::\d{1,6}|[-_]\d{1,6})?")
-_ADDRESS = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.([0-7]))?", re.IGNORECASE)
+_ADDRESS = re.compile(r"(?:([0-9A-Fa-f]{1,8}):)?([0-9A-Fa-f]{2}:[01][0-9A-Fa-f]\.[0-7])")
 
 
 @lru_cache(maxsize=NAMES_KEPT)
@@ -75,14 +75,22 @@ def repeated_uuids(gpus: Sequence[SeenGpu]) -> tuple[str, ...]:
     return tuple(borne)
 
 
+def pci_address(text: str) -> str | None:
+    """The address in its one spelling, 0000:19:00.0, by which sources are joined; None when the text is none.
+
+    nvidia-smi prints eight digits of domain and capitals, lspci leaves the domain 0 out, sysfs prints four digits or
+    more.
+    """
+    match = _ADDRESS.fullmatch(text.strip())
+    if match is None:
+        return None
+    return f"{int(match[1] or '0', 16):04x}:{match[2].lower()}"
+
+
 @lru_cache(maxsize=NAMES_KEPT)
 def plain_address(address: str) -> str:
-    """A PCI address in the one spelling: 0000:17:00.0."""
-    found = _ADDRESS.fullmatch(address.strip())
-    if found is None:
-        return address.strip().lower()
-    domain, bus, device = int(found[1] or "0", 16), int(found[2], 16), int(found[3], 16)
-    return f"{domain:04x}:{bus:02x}:{device:02x}.{found[4] or '0'}"
+    """An address in its one spelling, and what is none as it is."""
+    return pci_address(address) or address.strip().lower()
 
 
 def address_of(gpu: SeenGpu) -> str | None:

@@ -11,12 +11,12 @@ from typing import Any
 
 from atoll.adapters.formats.amd.gpus import Nodes, as_parts, numa_extras, numa_remark, partition, told
 from atoll.adapters.formats.amd.tables import TitledTable, has_title, links_of, placed, read_tables
-from atoll.adapters.formats.pci.address import pci_address
 from atoll.adapters.formats.squares.square import DEVICES_MAX, Grammar
 from atoll.adapters.formats.text.objects import text_of
 from atoll.adapters.formats.text.text import DumpText
 from atoll.adapters.formats.text.words import LINE_PREFIX
 from atoll.core.errors import DumpError, quoted
+from atoll.core.evidence.identity import pci_address
 from atoll.core.evidence.reading import Format, LinkTable, Reading, Remark, SeenGpu, Source
 
 _GRAMMAR = Grammar(

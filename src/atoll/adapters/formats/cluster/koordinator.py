@@ -10,10 +10,10 @@ from typing import Any
 
 from atoll.adapters.formats.cluster.koordinator_annotations import Partitions, checkpoints, partitions
 from atoll.adapters.formats.cluster.koordinator_doubts import doubts
-from atoll.adapters.formats.pci.address import pci_address
 from atoll.adapters.formats.text.json_text import Value
 from atoll.adapters.formats.text.objects import at, list_at, mapping_at, mebibytes, text_at, true_at, whole_at
 from atoll.core.errors import DumpError
+from atoll.core.evidence.identity import pci_address
 from atoll.core.evidence.reading import Format, Reading, SeenAllocation, SeenGpu, SeenNic, Source
 from atoll.core.topology import Health
 

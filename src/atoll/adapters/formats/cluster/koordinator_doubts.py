@@ -5,8 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from atoll.adapters.formats.pci.address import pci_address
-from atoll.core.evidence.identity import is_hexadecimal, shared_uuid
+from atoll.core.evidence.identity import is_hexadecimal, pci_address, shared_uuid
 from atoll.core.evidence.reading import Remark, SeenAllocation
 
 REMARKS_MAX = 64

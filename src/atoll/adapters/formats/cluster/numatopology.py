@@ -7,10 +7,10 @@ exporter writes the field and omits zeros; where no entry names a node, none is 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from atoll.adapters.formats.pci.address import pci_address
 from atoll.adapters.formats.text.documents import Value
 from atoll.adapters.formats.text.objects import at, mapping_at, text_at, whole_at
 from atoll.core.errors import DumpError, quoted
+from atoll.core.evidence.identity import pci_address
 from atoll.core.evidence.reading import CpuLayout, Format, KubeletPolicies, Reading, Remark, SeenGpu, Source
 from atoll.core.id_list import ID_MAX
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from atoll.adapters.formats.pci.address import pci_address
 from atoll.adapters.formats.text.json_text import Value
 from atoll.adapters.formats.text.objects import list_at, mapping_at, mebibytes, text_at, text_of, whole_of
+from atoll.core.evidence.identity import pci_address
 from atoll.core.evidence.reading import SeenGpu, SeenNic
 from atoll.core.topology import Health
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from atoll.adapters.formats.hwloc.hex_mask import hex_mask
-from atoll.adapters.formats.pci.address import pci_address
 from atoll.adapters.formats.text.xml_tree import Element
 from atoll.core.errors import DumpError, quoted
+from atoll.core.evidence.identity import pci_address
 from atoll.core.evidence.reading import CpuLayout
 from atoll.core.id_list import ID_MAX
 

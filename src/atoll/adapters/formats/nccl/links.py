@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from atoll.adapters.formats.nccl.tree import Function, hex_number, number
-from atoll.adapters.formats.pci.address import pci_address
+from atoll.core.evidence.identity import pci_address
 from atoll.core.evidence.reading import Remark
 from atoll.core.topology import LinkKind, PairLink
 

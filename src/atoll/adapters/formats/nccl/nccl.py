@@ -12,10 +12,10 @@ from dataclasses import replace
 from atoll.adapters.formats.hwloc.hex_mask import hex_mask
 from atoll.adapters.formats.nccl.links import Fabric, fabric_of
 from atoll.adapters.formats.nccl.tree import Function, functions_of, number
-from atoll.adapters.formats.pci.address import pci_address
 from atoll.adapters.formats.pci.kinds import Kind, kind_of
 from atoll.adapters.formats.text.xml_tree import Element
 from atoll.core.errors import DumpError
+from atoll.core.evidence.identity import pci_address
 from atoll.core.evidence.reading import Format, Reading, Remark, SeenGpu, SeenNic, Source
 from atoll.core.id_list import id_text
 from atoll.core.topology import PairLink, PcieLink

@@ -4,10 +4,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from atoll.adapters.formats.pci.address import pci_address
 from atoll.adapters.formats.pci.kinds import is_gpu_class
 from atoll.adapters.formats.text.xml_tree import Element
 from atoll.core.errors import DumpError, quoted
+from atoll.core.evidence.identity import pci_address
 
 NUMBER_MAX = 4096
 _ON_FUNCTIONS = ("gpu", "nic", "net")

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 
 from atoll.adapters.formats.nvidia_smi.header import GPUS_MAX
 from atoll.adapters.formats.nvidia_smi.uuids import uuid_remarks
-from atoll.adapters.formats.pci.address import pci_address
 from atoll.adapters.formats.text.text import DumpText
 from atoll.core.errors import DumpError, quoted
-from atoll.core.evidence.identity import is_masked, plain_uuid
+from atoll.core.evidence.identity import is_masked, pci_address, plain_uuid
 from atoll.core.evidence.reading import Format, MigDevice, Reading, Remark, SeenGpu, Source
 from atoll.core.topology import Health
 

@@ -7,11 +7,11 @@ them. So a list that someone reduced with grep is read too.
 import re
 from dataclasses import dataclass, field
 
-from atoll.adapters.formats.pci.address import pci_address
 from atoll.adapters.formats.pci.functions import PciFunction
 from atoll.adapters.formats.pci.kinds import CLASS_CODES, is_unnamed
 from atoll.adapters.formats.text.text import DumpText
 from atoll.core.errors import quoted
+from atoll.core.evidence.identity import pci_address
 from atoll.core.evidence.reading import Remark
 from atoll.core.id_list import ID_MAX
 

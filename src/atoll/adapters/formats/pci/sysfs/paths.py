@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from atoll.adapters.formats.pci.address import pci_address
+from atoll.core.evidence.identity import pci_address
 
 _FULL = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[01][0-9A-Fa-f]\.[0-7]"
 _ADDRESS = re.compile(rf"(?<![\w:.]){_FULL}(?!\w)")
