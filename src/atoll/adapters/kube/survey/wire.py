@@ -21,13 +21,6 @@ class Meta(Struct, frozen=True):
     owner_references: tuple[OwnerReference, ...] | None = None
 
 
-class Named(Struct, frozen=True):
-    """Any object, to name it where it cannot be read."""
-
-    kind: str = ""
-    metadata: Meta = Meta()
-
-
 class NodeSpec(Struct, frozen=True):
     unschedulable: bool | None = None
 
@@ -35,7 +28,6 @@ class NodeSpec(Struct, frozen=True):
 class NodeInfo(Struct, frozen=True):
     kubelet_version: str = ""
     kernel_version: str = ""
-    container_runtime_version: str = ""
 
 
 class NodeStatus(Struct, frozen=True):
