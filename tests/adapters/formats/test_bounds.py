@@ -12,7 +12,10 @@ import sys
 import tarfile
 import time
 import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -258,12 +261,29 @@ def test_a_file_with_an_evil_name_is_refused_in_one_printable_line(
     assert (ended.value.code, told.count("\n"), told.rstrip("\n").isprintable()) == (2, 1, True)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser reads everything")
-def test_an_unreadable_file_is_noted(tmp_path: Path) -> None:
-    (tmp_path / "closed.txt").write_text(LIST)
-    (tmp_path / "closed.txt").chmod(0)
+@contextmanager
+def as_nobody() -> Iterator[None]:
+    """Without the rights of the superuser, who reads everything."""
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(65_534)
+    try:
+        yield
+    finally:
+        os.seteuid(before)
 
-    assert "cannot be read" in read_bundle(tmp_path).blind[0].why
+
+def test_an_unreadable_file_is_noted() -> None:
+    with TemporaryDirectory() as given:  # not tmp_path, into which nobody but its owner may look
+        folder = Path(given)
+        folder.chmod(0o755)
+        (folder / "closed.txt").write_text(LIST)
+        (folder / "closed.txt").chmod(0)
+
+        with as_nobody():
+            bundle = read_bundle(folder)
+
+    assert "cannot be read" in bundle.blind[0].why
 
 
 def test_a_deep_folder_is_opened_so_far(tmp_path: Path) -> None:
