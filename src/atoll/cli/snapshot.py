@@ -8,6 +8,7 @@ import typer
 from atoll.adapters import snapshot_file
 from atoll.cli.audit.seen import SEEN_HELP, picture_of
 from atoll.cli.audit.verb import Live
+from atoll.cli.collector import collector_paused
 from atoll.cli.options import GpuResource, resources_of
 from atoll.core.anonymize import anonymized
 
@@ -32,7 +33,8 @@ def save(
     gpu_resource: GpuResource = None,
 ) -> None:
     """Save what an audit of files or a live cluster sees; `atoll audit FILE` reads it again."""
-    picture = picture_of(source or [], kubeconfig, resources_of(gpu_resource))
-    snapshot_file.save(anonymized(picture) if anonymize else picture, file)
+    with collector_paused():
+        picture = picture_of(source or [], kubeconfig, resources_of(gpu_resource))
+        snapshot_file.save(anonymized(picture) if anonymize else picture, file)
     nodes, pods = len(picture.nodes), len(picture.pods)
     typer.echo(f"{file}: {nodes} node{'' if nodes == 1 else 's'}, {pods} pod{'' if pods == 1 else 's'} with GPUs")

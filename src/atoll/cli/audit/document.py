@@ -3,7 +3,7 @@
 Keys are the field names of `core.audit.report` in camelCase; null is unknown.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -17,11 +17,7 @@ KIND = "AuditReport"
 
 def document_of(report: Report) -> dict[str, Any]:
     """Every field of the report."""
-    return {
-        "apiVersion": API_VERSION,
-        "kind": KIND,
-        **{key: _plain(getattr(report, name)) for name, key in _keys(Report)},
-    }
+    return {"apiVersion": API_VERSION, "kind": KIND, **_writer(Report)(report)}
 
 
 _NAMED = {"settings", "facts", "domains", "refused"}
@@ -29,23 +25,24 @@ _NAMED = {"settings", "facts", "domains", "refused"}
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, Enum):
-        return value.value
-    if is_dataclass(value) and not isinstance(value, type):
-        return {
-            key: _plain(dict(getattr(value, name)) if name in _NAMED else getattr(value, name))
-            for name, key in _keys(type(value))
-        }
-    if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
-    return value
+    return _writer(type(value))(value)  # type: ignore[arg-type]  # mypy takes a class for no hashable
 
 
 @cache
-def _keys(kind: type[Any]) -> tuple[tuple[str, str], ...]:
-    return tuple((field.name, _camel(field.name)) for field in fields(kind))
+def _writer(kind: type[Any]) -> Callable[[Any], Any]:
+    """How values of a type are written; asked once per type, since a large cluster's report holds a million values."""
+    if issubclass(kind, Enum):
+        return lambda value: value.value
+    if is_dataclass(kind):
+        named = tuple((field.name, _camel(field.name), field.name in _NAMED) for field in fields(kind))
+        return lambda value: {
+            key: _plain(dict(getattr(value, name)) if pairs else getattr(value, name)) for name, key, pairs in named
+        }
+    if issubclass(kind, Mapping):
+        return lambda value: {str(key): _plain(entry) for key, entry in value.items()}
+    if issubclass(kind, (list, tuple)):
+        return lambda value: [_plain(entry) for entry in value]
+    return lambda value: value
 
 
 def _camel(name: str) -> str:

@@ -12,6 +12,7 @@ from atoll.adapters.defects import known_defects
 from atoll.cli.audit.document import document_of
 from atoll.cli.audit.seen import SEEN_HELP, picture_of
 from atoll.cli.audit.terminal import print_report
+from atoll.cli.collector import collector_paused
 from atoll.cli.console import SafeConsole
 from atoll.cli.options import GpuResource, resources_of
 from atoll.cli.topology.show import Output
@@ -48,10 +49,12 @@ def audit(
     Exit code 0 when the audit was made, whatever it found; 1 when the cluster or an output cannot be reached, 2 when
     nothing of what was given can be used. A file that cannot be used among others is told in the report.
     """
-    report = audited(picture_of(files or [], kubeconfig, resources_of(gpu_resource), metrics or []), known_defects())
-    if html is not None:
-        _write(html, report)
-    _print(report, output)
+    with collector_paused():
+        picture = picture_of(files or [], kubeconfig, resources_of(gpu_resource), metrics or [])
+        report = audited(picture, known_defects())
+        if html is not None:
+            _write(html, report)
+        _print(report, output)
 
 
 def _write(path: Path, report: Report) -> None:

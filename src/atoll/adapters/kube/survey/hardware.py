@@ -7,6 +7,7 @@ joined once, and every further node is that machine with its own UUIDs: a large 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -146,6 +147,7 @@ def _like(model: Machine, name: str, uuids: Mapping[str, str]) -> Machine:
     if not uuids or topology is None:
         return replace(model, name=name)
 
+    @cache  # a GPU is a device too
     def own(uuid: str | None) -> str | None:
         return None if uuid is None else _UUID_TEXT.sub(lambda match: uuids.get(match[0], match[0]), uuid)
 
