@@ -16,6 +16,7 @@ from atoll.core.decide import decide
 from atoll.core.fleet import Fleet
 from atoll.core.geometry import geometry_of
 from atoll.core.gpuset import positions
+from atoll.core.node_state import NodeState
 from atoll.core.reasons import Code
 from atoll.core.request import ContainerAsk, GpuRequest, Policy
 from atoll.core.rule import Rule, rule_for
@@ -105,27 +106,40 @@ def sizes_view(occupancies: Sequence[Occupancy], sizes: Sequence[int]) -> tuple[
     fleet = Fleet()
     for occupancy in told:
         fleet.put(occupancy.view)
-    return tuple(_size_view(occupancies, told, fleet, size) for size in sizes)
+    everywhere, here = _alike(occupancies), _alike(told)
+    return tuple(_size_view(everywhere, here, fleet, size) for size in sizes)
 
 
-def _size_view(all_nodes: Sequence[Occupancy], told: Sequence[Occupancy], fleet: Fleet, size: int) -> SizeView:
-    fits, refused, broken = 0, dict[str, int](), []
-    for occupancy in told:
-        verdict = verdict_on(occupancy, size)
+def _alike(occupancies: Iterable[Occupancy]) -> list[list[Occupancy]]:
+    """Nodes of one state together, since one answer serves them all."""
+    groups: dict[NodeState, list[Occupancy]] = {}
+    for occupancy in occupancies:
+        groups.setdefault(occupancy.state, []).append(occupancy)
+    return list(groups.values())
+
+
+def _size_view(
+    everywhere: Sequence[list[Occupancy]], told: Sequence[list[Occupancy]], fleet: Fleet, size: int
+) -> SizeView:
+    fits, refused, broken = 0, dict[str, int](), list[str]()
+    for group in told:
+        verdict = verdict_on(group[0], size)
         if isinstance(verdict, Fit):
-            fits += 1
+            fits += len(group)
             continue
-        refused[verdict.code] = refused.get(verdict.code, 0) + 1
+        refused[verdict.code] = refused.get(verdict.code, 0) + len(group)
         if is_broken(verdict):
-            broken.append(occupancy.node.name)
+            broken += (each.node.name for each in group)
     decision = decide(fleet.snapshot(), wish(size)) if fits else None
     return SizeView(
         gpus=size,
         fits=fits if told else None,
         best=decision.node if isinstance(decision, Placement) else "",
-        slots=sum(slot.now or 0 for occupancy in told for slot in slots_of(occupancy, (size,))) if told else None,
-        slots_empty=sum(slot.empty for occupancy in all_nodes for slot in slots_of(occupancy, (size,))),
-        enough_but_broken=tuple(broken),
+        slots=sum(len(like) * (slot.now or 0) for like in told for slot in slots_of(like[0], (size,)))
+        if told
+        else None,
+        slots_empty=sum(len(like) * slot.empty for like in everywhere for slot in slots_of(like[0], (size,))),
+        enough_but_broken=tuple(sorted(broken)),
         refused=tuple(sorted(refused.items())),
     )
 
@@ -149,10 +163,16 @@ def is_split(occupancy: Occupancy, held: Held) -> bool:
     shape, count = occupancy.shape, held.gpus.bit_count()
     if shape is None or count < 2 or held.shared or count != held.count:
         return False
-    rule = rule_of(shape, count)
-    return rule.ever and not rule.possible(held.gpus)
+    return _spans(shape, held.gpus)
 
 
+@lru_cache(maxsize=STATES_MAX)
+def _spans(shape: Shape, gpus: int) -> bool:
+    rule = rule_of(shape, gpus.bit_count())
+    return rule.ever and not rule.possible(gpus)
+
+
+@lru_cache(maxsize=STATES_MAX)
 def span_of(shape: Shape, gpus: int) -> tuple[Scope, str]:
     """(the narrowest known domain around a set, its worst link or "")."""
     worst = worst_link(shape, gpus)

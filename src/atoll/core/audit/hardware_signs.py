@@ -301,6 +301,8 @@ def _roots_apart(_: NodeTopology, shape: Shape) -> Iterator[str]:
 
 
 def _nics_far(machine: Machine, topology: NodeTopology, shape: Shape) -> Iterator[str]:
+    if not topology.nics and not machine.nics:
+        return
     roots = {nic.pcie_root for nic in machine.nics if nic.pcie_root}
     by_switch = {n for nic in topology.nics for n, link in enumerate(nic.links) if link in NEAR}
     by_root = {n for nic in topology.nics for n, link in enumerate(nic.links) if link is PcieLink.PHB}

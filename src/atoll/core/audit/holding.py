@@ -5,7 +5,7 @@ where the recorded ids say something else, and a record of a part of a GPU leave
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from atoll.core.audit.picture import AuditPod
 from atoll.core.evidence.identity import plain_address, plain_uuid
@@ -124,9 +124,9 @@ def held_by(pod: AuditPod, told: Records, lookup: Lookup) -> Held:
     """What a pod holds: of the most trusted source that names GPUs of this node."""
     label, strange = f"{pod.namespace}/{pod.name}", ()  # type: str, tuple[str, ...]
     for source, records in _by_source(told):
-        held = _resolved(source, records, lookup)
+        held = _resolved(label, source, records, lookup, pod)
         if held.gpus:
-            return replace(held, label=label, count=max(pod.gpus, held.count), pod=pod, source=source)
+            return held
         strange = strange or held.strange
     return Held(label, pod.gpus, pod=pod, strange=strange)
 
@@ -141,18 +141,22 @@ def _by_source(told: Records) -> list[tuple[Source, list[SeenAllocation]]]:
     return [found[key] for key in sorted(found, key=lambda key: (not seen[key], key))]
 
 
-def _resolved(source: Source, records: Iterable[SeenAllocation], lookup: Lookup) -> Held:
+def _resolved(
+    label: str, source: Source, records: Iterable[SeenAllocation], lookup: Lookup, pod: AuditPod | None = None
+) -> Held:
     """The GPUs of one owner's records, by what the containers see where that is told."""
     gpus, unknown, shared = 0, 0, source.format in SHARING
     strange: list[str] = []
     rewritten = None
     for record in records:
         recorded = tuple(each for _, ids in record.devices for each in ids)
-        plain = tuple(gpu_behind(each) or each for each in recorded)
         seen = record.visible or recorded
         shared |= record.shared
-        if record.visible and set(record.visible) != set(plain):
-            rewritten = (plain, record.visible)
+        if record.visible:
+            plain = tuple(gpu_behind(each) or each for each in recorded)
+            if set(record.visible) != set(plain):
+                rewritten = (plain, record.visible)
+            shared |= any(lookup.find(each)[1] for each in recorded)
         for each in seen:
             position, part = lookup.find(each)
             shared |= part
@@ -161,9 +165,8 @@ def _resolved(source: Source, records: Iterable[SeenAllocation], lookup: Lookup)
             else:
                 gpus |= 1 << position
         strange += filter(lookup.is_strange, seen)
-        shared |= any(lookup.find(each)[1] for each in recorded)
-    count = gpus.bit_count() + unknown
-    return Held("", count, gpus, shared=shared, rewritten=rewritten, strange=tuple(strange))
+    count = max(gpus.bit_count() + unknown, pod.gpus if pod else 0)
+    return Held(label, count, gpus, pod, shared, source, rewritten, tuple(strange))
 
 
 def strangers_of(records: Records, known: set[str] | None, lookup: Lookup) -> tuple[list[Held], tuple[str, ...]]:
@@ -181,9 +184,9 @@ def strangers_of(records: Records, known: set[str] | None, lookup: Lookup) -> tu
         if known is not None and (uid in known or name in known):
             continue  # a pod that was seen and holds nothing here now
         source, mine = _by_source(told)[0]
-        owner = _resolved(source, mine, lookup)
+        owner = _resolved(label, source, mine, lookup)
         if owner.count:
-            held.append(replace(owner, label=label, source=source))
+            held.append(owner)
     return held, tuple(stale)
 
 

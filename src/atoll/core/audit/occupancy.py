@@ -5,6 +5,8 @@ An owner of which only the number of GPUs is known counts as hidden: its GPUs ar
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
 
 from atoll.core.audit.holding import Held, Lookup, gpu_behind, held_by, is_gpu, records_of, same_pod, strangers_of
 from atoll.core.audit.models import Model, Models
@@ -178,6 +180,8 @@ def twice_held(occupancy: Occupancy) -> tuple[tuple[int, tuple[Held, ...]], ...]
     if shape is None:
         return ()
     whole = [owner for owner in occupancy.held if owner.gpus and not owner.shared]
+    if sum(owner.gpus for owner in whole) == reduce(or_, (owner.gpus for owner in whole), 0):
+        return ()  # sets that add up to their union are disjoint
     return tuple(
         (n, owners)
         for n in positions(shape.everything)

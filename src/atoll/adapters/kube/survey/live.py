@@ -6,7 +6,8 @@ and dropped, so that memory holds what the audit needs and one page per kind.
 
 import asyncio
 import dataclasses
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import quote
 
@@ -21,7 +22,7 @@ from atoll.adapters.kube.names import GPU_RESOURCE
 from atoll.adapters.kube.survey import wire
 from atoll.adapters.kube.survey.gather import Readings, Survey
 from atoll.adapters.kube.survey.sources import LISTED, VERSION, Listed, Take
-from atoll.adapters.kube.wire import ListMeta, Page
+from atoll.adapters.kube.wire import Page
 from atoll.core.audit.picture import Blind, Picture
 from atoll.core.errors import AtollError, DumpError
 
@@ -150,32 +151,47 @@ class _Lister:
             if not answer.ok:
                 self._found.blind(Blind(self._listed.name, f"only a part was listed: {answer.why}", REMEDY))
                 return
-            more = self._take(answer.body).continue_
+            page, more = self._decoded(answer.body)
             if not more:
+                self._take(page)
                 if self._listed.take is Take.PODS:
                     self._found.pods_were_listed()
                 return
-            answer = await self._client.read(self._url(path, more))
+            async with self._asked_ahead(self._url(path, more)) as following:
+                self._take(page)
+                answer = await following
         self._found.blind(Blind(self._listed.name, f"only the first {PAGES_MAX * PAGE:,} were read"))
 
-    def _take(self, body: bytes) -> ListMeta:
+    @asynccontextmanager
+    async def _asked_ahead(self, url: str) -> AsyncIterator[asyncio.Task[Answer]]:
+        """The server reads the next page while this one is taken."""
+        asked = asyncio.create_task(self._client.read(url))
+        await asyncio.sleep(0)
+        try:
+            yield asked
+        finally:
+            asked.cancel()
+
+    def _take(self, page: Iterable[Any]) -> None:
+        for item in page:
+            self._add(item)
+
+    def _decoded(self, body: bytes) -> tuple[Iterable[Any], str]:
+        """(objects of a page, where the list goes on)."""
         try:
             page = self._page.decode(body)
         except msgspec.ValidationError:
-            return self._take_one_by_one(body)
-        for item in page.items or ():
-            self._add(item)
-        return page.metadata
+            raw = self._raw_page.decode(body)
+            return self._one_by_one(raw.items or ()), raw.metadata.continue_
+        return page.items or (), page.metadata.continue_
 
-    def _take_one_by_one(self, body: bytes) -> ListMeta:
+    def _one_by_one(self, items: Iterable[msgspec.Raw]) -> Iterator[Any]:
         """One object of an unknown form must not hide the others of its page."""
-        page = self._raw_page.decode(body)
-        for item in page.items or ():
+        for item in items:
             try:
-                self._add(self._one.decode(item))
+                yield self._one.decode(item)
             except msgspec.DecodeError as error:
                 self._found.unreadable(self._listed.name, str(error))
-        return page.metadata
 
     def _add_object(self, item: dict[str, Value]) -> None:
         """Members of a list come without their kind."""

@@ -13,9 +13,11 @@ NO_YEAR = "0001-"
 
 def moment(text: str | None) -> str:
     """The time, "" for none and for what is no time. One in the future stays: clocks are skewed."""
-    if not text or not _RFC3339.fullmatch(text) or text.startswith(NO_YEAR):
+    if not text or text.startswith(NO_YEAR):
         return ""
     plain = _WHOLE.fullmatch(text)  # the API's own form, which is only checked
+    if not plain and not _RFC3339.fullmatch(text):
+        return ""
     try:
         parsed = datetime.fromisoformat(text if plain else _FRACTION.sub("", text).upper())
         return text if plain else parsed.astimezone(UTC).strftime(_FORM).rjust(20, "0")
