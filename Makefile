@@ -7,6 +7,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
+# The share of its examples that each property gets in `make check`; `make test` takes all.
+CHECK_EXAMPLES_PERCENT ?= 20
 # The samples that `make test` takes. `make sim` and `make fuzz` run the large numbers.
 TEST_SIM_SEEDS ?= 300
 TEST_FUZZ_CASES ?= 6000
@@ -21,7 +23,7 @@ demo: venv  ## the real services on a simulated cluster, in seconds, with no Kub
 	@$(BIN)/atoll demo
 
 check: static  ## under a minute: format, lint, types, layers, every test that needs no cluster, no browser and no large file
-	@$(PYTEST) -n 2 -m "not e2e and not browser and not limits"
+	@ATOLL_EXAMPLES_PERCENT=$(CHECK_EXAMPLES_PERCENT) $(PYTEST) -n 2 -m "not e2e and not browser and not limits"
 
 # One pytest run over everything, so that its closing line counts everything.
 test: static realkube chromium  ## check + vectors + corpus + browser + samples of sim and fuzz + e2e; within 60 minutes on 2 cores

@@ -1,11 +1,15 @@
-"""For every test: the end of each piece's log is shown with a failure while a real control plane is up."""
+"""For every test: how many examples, and the end of each piece's log beside a failure while a control plane is up."""
 
 from collections.abc import Generator
 
 import pytest
+from hypothesis import settings
 
 from tests.realkube.harness import running
+from tests.samples import examples
 
+settings.register_profile("share", max_examples=examples(100))
+settings.load_profile("share")
 pytest.register_assert_rewrite("tests.contract.cluster_api")
 
 

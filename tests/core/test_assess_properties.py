@@ -13,10 +13,11 @@ from atoll.core.scope import CHAIN
 from atoll.core.verdict import Fit, Refusal
 from tests.core.nodes import pod_requests, single_requests, states
 from tests.core.oracle import Oracle, members, sets_of
+from tests.samples import examples
 
 WORLDS_MAX = 600
 BOUNDED = settings(
-    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+    max_examples=examples(250), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
 
 

@@ -18,8 +18,9 @@ from atoll.core.shape import Shape
 from atoll.core.tables import chooser_for
 from atoll.core.verdict import Fit
 from tests.core.nodes import board, free_on, mask, scope_lists, shapes, wish
+from tests.samples import examples
 
-BOUNDED = settings(max_examples=150, deadline=None)
+BOUNDED = settings(max_examples=examples(150), deadline=None)
 TWO_BY_FOUR = board([0, 1, 2, 3], [4, 5, 6, 7])
 PAIRS = [(0, 1), (2, 3), (4, 5), (6, 7)]
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from atoll.core.facts import PodFacts
 from atoll.core.fleet import FilterAnswer
 from atoll.servers.extender import BadCall, Extender, NotReady, Reply
+from tests.samples import examples
 from tests.servers.calls import ToldScheduling, bind_body, filter_body, go_json, pod_json
 
 RESOURCES = ("nvidia.com/gpu",)
@@ -283,7 +284,7 @@ def damaged(good: bytes) -> st.SearchStrategy[bytes]:
 GOOD = (filter_body(["n1", "n2"], pod_json(4, {"a": "\\"})), bind_body(), preempt_body())
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.one_of(st.binary(max_size=200), *map(damaged, GOOD)))
 def test_no_bytes_whatever_make_the_extender_fail(body: bytes) -> None:
     served = extender()
@@ -301,7 +302,7 @@ ANY_JSON = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.fixed_dictionaries(
         {},

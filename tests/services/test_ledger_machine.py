@@ -21,6 +21,7 @@ from atoll.sim.checks import Checks
 from atoll.sim.clock import Timeline
 from atoll.sim.machines import machine
 from atoll.sim.net import unknown
+from tests.samples import examples
 
 NODES = ("n1", "n2")
 PODS = 4
@@ -168,7 +169,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
 
 LedgerMachine.TestCase.settings = settings(
-    max_examples=60,
+    max_examples=examples(60),
     stateful_step_count=40,
     deadline=None,
     database=None,

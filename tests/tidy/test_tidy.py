@@ -9,6 +9,7 @@ import re
 import statistics
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -53,8 +54,13 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
@@ -64,7 +70,7 @@ def imported_modules(path: Path) -> Iterator[str]:
     package = module_name(path).split(".") if path.is_relative_to(SOURCE) else []
     if path.name != "__init__.py":
         package = package[:-1]
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -103,7 +109,7 @@ def test_functions_fit_on_a_screen() -> None:
 
 
 def test_every_module_opens_with_its_idea() -> None:
-    silent = [named(path) for path in python_files() if not ast.get_docstring(ast.parse(path.read_text()))]
+    silent = [named(path) for path in python_files() if not ast.get_docstring(parsed(path))]
 
     assert not silent
 
@@ -128,7 +134,7 @@ def test_names_say_what_a_thing_holds() -> None:
     for path in python_files():
         if EMPTY_WORDS & set(path.stem.lower().split("_")):
             vague.append(named(path))
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 words = {word.lower() for word in re.findall(r"[A-Z]?[a-z]+", node.name)}
                 if EMPTY_WORDS & words:
