@@ -5,6 +5,8 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 BIN := .venv/bin
+# Every test worker and every program that tests start would compile the whole project anew.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest
 
 # The share of its examples that each property gets in `make check`; `make test` takes all.
