@@ -2,6 +2,7 @@
 
 import re
 from enum import StrEnum
+from functools import lru_cache
 
 from atoll.core.evidence.machine import Machine
 from atoll.core.evidence.reading import Format
@@ -55,7 +56,11 @@ def vendor_of(machine: Machine) -> Vendor:
     for source in machine.sources:
         if source.format in _BY_TOOL:
             return _BY_TOOL[source.format]
-    models = " ".join(gpu.model or "" for gpu in machine.gpus)
+    return _by_models(" ".join(gpu.model or "" for gpu in machine.gpus))
+
+
+@lru_cache(maxsize=1024)
+def _by_models(models: str) -> Vendor:
     return next((vendor for known, vendor in _BY_MODEL if known.search(models)), Vendor.NVIDIA)
 
 

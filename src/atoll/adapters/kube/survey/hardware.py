@@ -1,14 +1,7 @@
-"""The hardware of many nodes out of the API objects that describe them, where most nodes are like others.
+"""The hardware of many nodes out of the API objects that describe them, where most nodes are like others."""
 
-Nodes of one model say the same of everything but their name and their UUIDs. What is equal apart from those is read and
-joined once, and every further node is that machine with its own UUIDs: a large cluster costs its identities.
-"""
-
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
-from typing import Any
 
 import msgspec
 
@@ -22,25 +15,19 @@ from atoll.adapters.formats.cluster import (
     resource_slice,
 )
 from atoll.adapters.formats.text.json_text import Value
+from atoll.adapters.kube.survey.likeness import Likeness, Object, is_model, model_of
 from atoll.core.errors import DumpError
 from atoll.core.evidence.joining import join
 from atoll.core.evidence.machine import Machine
-from atoll.core.evidence.reading import Reading, SeenGpu
-from atoll.core.topology import NodeTopology
+from atoll.core.evidence.reading import Reading
 
 MODELS_MAX = 4096
-_UUID = re.compile(rb"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
-_MOMENT = re.compile(rb"20\d\d[-.]\d\d[-.]\d\d[T ][\d:.]{8,20}Z?")
-_DATE = re.compile(r"20\d\d[-.]\d\d")
 _READERS: Mapping[str, Callable[[str, Value, int], tuple[Reading, ...]]] = {
     "Device": koordinator.read,
     "GPUNode": gpu_node.read,
     "NodeResourceTopology": node_resource_topology.read,
     "Numatopology": numatopology.read,
 }
-
-Object = tuple[str, bytes]
-"""Kind, and the object as JSON, of which only what is read is kept."""
 
 
 class Hardware:
@@ -50,7 +37,7 @@ class Hardware:
         self._unreadable = unreadable
         self._objects: dict[str, list[Object]] = {}
         self._readings: dict[str, list[Reading]] = {}
-        self._models: dict[tuple[Object, ...], tuple[Machine, tuple[str, ...]]] = {}
+        self._models: dict[tuple[Object, ...], Likeness] = {}
 
     def keep(self, node: str, kind: str, value: bytes) -> None:
         self._objects.setdefault(node, []).append((kind, value))
@@ -78,13 +65,13 @@ class Hardware:
         if told or not objects:
             told += self._read(name, objects)
             return join(name, told) if told else None
-        model, uuids = _model(name, objects)
+        model, uuids = model_of(name, objects)
         known = self._models.get(model)
         if known is not None:
-            return _like(known[0], name, dict(zip(known[1], uuids, strict=True)))
+            return known.of(name, uuids)
         machine = join(name, [*self._read(name, objects)])
-        if len(self._models) < MODELS_MAX and _is_model(machine, name, uuids):
-            self._models[model] = (machine, uuids)
+        if len(self._models) < MODELS_MAX and is_model(machine, name, uuids):
+            self._models[model] = Likeness(machine, uuids)
         return machine
 
     def _read(self, name: str, objects: list[Object]) -> Iterator[Reading]:
@@ -114,57 +101,3 @@ def _of(kind: str, value: bytes) -> Iterator[Reading]:
                 yield from reader.read(kind, decoded, 1)
     else:
         yield from _READERS[kind](kind, decoded, 1)
-
-
-def _model(name: str, objects: list[Object]) -> tuple[tuple[Object, ...], tuple[str, ...]]:
-    """The objects with numbers in place of UUIDs and without the node's name, and the UUIDs in their order."""
-    own = msgspec.json.encode(name)
-    found: dict[bytes, bytes] = {}
-
-    def numbered(match: re.Match[bytes]) -> bytes:
-        uuid = match[0]
-        if len(set(uuid)) < 3:
-            return uuid  # one digit throughout is a mask and no identity
-        return found.setdefault(uuid, b"#%d" % len(found))
-
-    model = tuple((kind, _UUID.sub(numbered, _MOMENT.sub(b"", value).replace(own, b'"#"'))) for kind, value in objects)
-    return model, tuple(uuid.decode() for uuid in found)
-
-
-def _is_model(machine: Machine, name: str, uuids: tuple[str, ...]) -> bool:
-    """Whether nothing but `gpus` and `topology` tells this node from its like."""
-    if machine.allocations or machine.registered:
-        return False
-    texts = [
-        *(each.remark.text for each in machine.remarks),
-        *(text for each in machine.disagreements for _, text in each.said),
-    ]
-    return not any(name in text or _DATE.search(text) or any(uuid in text for uuid in uuids) for text in texts)
-
-
-def _like(model: Machine, name: str, uuids: Mapping[str, str]) -> Machine:
-    topology = model.topology
-    if not uuids or topology is None:
-        return replace(model, name=name)
-
-    @cache  # a GPU is a device too
-    def own(uuid: str | None) -> str | None:
-        return None if uuid is None else _UUID_TEXT.sub(lambda match: uuids.get(match[0], match[0]), uuid)
-
-    devices = tuple(replace(device, uuid=own(device.uuid)) for device in topology.devices)
-    gpus = tuple(_own_gpu(gpu, own) for gpu in model.gpus)
-    return replace(
-        model, name=name, gpus=gpus, topology=NodeTopology(devices, topology.links, topology.nics, topology.nics_known)
-    )
-
-
-def _own_gpu(gpu: SeenGpu, own: Callable[[str | None], str | None]) -> SeenGpu:
-    changed: dict[str, Any] = {"uuid": own(gpu.uuid)}
-    if gpu.mig_devices:
-        changed["mig_devices"] = tuple(replace(each, uuid=own(each.uuid)) for each in gpu.mig_devices)
-    if gpu.name == gpu.uuid:
-        changed["name"] = changed["uuid"]
-    return replace(gpu, **changed)
-
-
-_UUID_TEXT = re.compile(_UUID.pattern.decode())
