@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from atoll.adapters.catalogue import load
@@ -34,6 +34,7 @@ HELD = (
 )
 """Positions that the pods of a node hold: islands are whole, broken, or spanned."""
 GOAL_S, GOAL_MB = 10, 500
+RUNS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +58,10 @@ def rows() -> Iterator[Row]:
             plane.apply("\n---\n".join(manifests.crd_texts().values()))
             make_cluster(plane)
             kubeconfig = auditor(plane)
-            live = measured("audit", "--kubeconfig", str(kubeconfig), "-o", "json")
+            live = usual("audit", "--kubeconfig", str(kubeconfig), "-o", "json")
             measured("snapshot", "save", str(snapshot), "--kubeconfig", str(kubeconfig))
         yield Row(f"{what}, live", goal, str(live), live.wall_s <= GOAL_S and live.peak_mb <= GOAL_MB)
-        kept = measured("audit", str(snapshot), "-o", "json")
+        kept = usual("audit", str(snapshot), "-o", "json")
         yield Row(f"{what}, from a snapshot", "for comparison", str(kept))
 
 
@@ -111,6 +112,12 @@ def run(plane: ControlPlane, name: str, node: str, uuids: list[str]) -> None:
         ],
     }  # fmt: skip
     plane.api.patch(f"{fleet.pods_in()}/{name}/status", {"status": status})
+
+
+def usual(*arguments: str) -> Run:
+    """The middle one of RUNS: a server that has just taken a cluster in is busy with that for some time."""
+    runs = sorted((measured(*arguments) for _ in range(RUNS)), key=lambda run: run.wall_s)
+    return replace(runs[RUNS // 2], peak_mb=max(run.peak_mb for run in runs))
 
 
 def measured(*arguments: str) -> Run:

@@ -55,7 +55,7 @@ def topology_show(
 
 
 def show(bundle: Bundle, output: Output, console: Console, *, listed: bool = False) -> None:
-    """Print it. JSON and YAML go out as they are, without colour or wrapping; `listed` makes a list also of one."""
+    """Print it. JSON and YAML are ASCII and go out as they are; `listed` makes a list also of one."""
     listed = listed or len(bundle.machines) != 1
     if output in {Output.TABLE, Output.WIDE}:
         wide = output == Output.WIDE
@@ -67,11 +67,11 @@ def show(bundle: Bundle, output: Output, console: Console, *, listed: bool = Fal
         return
     if listed and output == Output.JSON:
         for piece in json_of_list(bundle.machines, bundle.blind):
-            console.out(piece, highlight=False, end="")
-        console.out("", highlight=False)
+            console.file.write(piece)
+        console.file.write("\n")
         return
     document = list_of(bundle.machines, bundle.blind) if listed else document_of(bundle.machines[0])
     text = (
         json.dumps(document, indent=2) if output == Output.JSON else yaml.safe_dump(document, sort_keys=False).rstrip()
     )
-    console.out(text, highlight=False)
+    console.file.write(f"{text}\n")

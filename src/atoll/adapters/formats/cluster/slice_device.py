@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 from atoll.adapters.formats.text.json_text import Value
@@ -149,6 +150,7 @@ def _first(attributes: Mapping[str, Any], wanted: tuple[str, ...]) -> Value:
     return attributes[best]
 
 
+@lru_cache(maxsize=1024)  # a driver gives all its devices the same names
 def _last(name: str) -> str:
     return name.rpartition("/")[2].lower()
 
