@@ -1,6 +1,6 @@
 """Files of a hundred megabytes and more, each read by the program in a process of its own.
 
-Whatever the file, the program ends by itself within a gigabyte and a minute, and says what is wrong in one message.
+Whatever the file, the program ends by itself within a gigabyte and two minutes, and says what is wrong in one message.
 """
 
 import gzip
@@ -19,8 +19,8 @@ import pytest
 pytestmark = pytest.mark.limits
 
 BYTES_MAX = 10**9
-SECONDS_MAX = 60.0
-"""Of processor time, so that a busy machine changes nothing."""
+SECONDS_MAX = 120.0
+"""Of processor time, so that a busy machine changes little; the slowest takes 45 s on a slow one."""
 
 SIZE = 100 << 20
 MATRIX = b"\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV12\t0-15\nGPU1\tNV12\t X \t16-31\n"
