@@ -16,4 +16,5 @@ def collector_paused() -> Iterator[None]:
         yield
     finally:
         if was_on:
+            gc.freeze()  # what was made is not looked through at the very end either
             gc.enable()

@@ -24,8 +24,12 @@ _NAMED = {"settings", "facts", "domains", "refused"}
 """Fields that are tuples of (name, value) and print as an object."""
 
 
+_AS_THEY_ARE = frozenset({str, int, bool, float, type(None)})
+
+
 def _plain(value: object) -> object:
-    return _writer(type(value))(value)  # type: ignore[arg-type]  # mypy takes a class for no hashable
+    kind = type(value)
+    return value if kind in _AS_THEY_ARE else _writer(kind)(value)  # type: ignore[arg-type]  # a class is hashable
 
 
 @cache
@@ -42,7 +46,7 @@ def _writer(kind: type[Any]) -> Callable[[Any], Any]:
         return lambda value: {str(key): _plain(entry) for key, entry in value.items()}
     if issubclass(kind, (list, tuple)):
         return lambda value: [_plain(entry) for entry in value]
-    return lambda value: value
+    raise TypeError(f"a report holds no {kind.__name__}")
 
 
 def _camel(name: str) -> str:
