@@ -12,6 +12,7 @@ Source: NVIDIA/go-gpuallocator v0.6.0, gpuallocator/besteffort_policy.go.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from typing import NamedTuple
 
 from atoll.core.gpuset import mask_of, positions
 from atoll.models.nvidia.pair_scores import Scores, set_score
@@ -36,8 +37,7 @@ class Reachable:
     crashes: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(NamedTuple):
     """One set of a split. Attributes: full: without empty places."""
 
     gpus: int
@@ -55,19 +55,34 @@ class _Search:
     scores: Scores
     size: int
     required: int
-    cache: dict[tuple[int, int | None], int | None] = field(default_factory=dict)
+    known_best: dict[tuple[int, int | None], int | None] = field(default_factory=dict)
+    known_parts: dict[int, _Part] = field(default_factory=dict)
+    known_heads: dict[int, list[_Part]] = field(default_factory=dict)
 
-    def heads(self, left: int) -> Iterator[_Part]:
+    def heads(self, left: int) -> list[_Part]:
         """The sets that may hold the first GPU that is left."""
-        head = left & -left
-        rest = positions(left ^ head)
-        short = left.bit_count() % self.size
-        for count in {self.size - 1, short - 1} if short else {self.size - 1}:
-            full = count == self.size - 1
-            for mates in combinations(rest, count):
-                gpus = head | mask_of(mates)
-                if self.allowed(gpus, full=full):
-                    yield _Part(gpus, set_score(self.scores, positions(gpus)), full)
+        found = self.known_heads.get(left)
+        if found is None:
+            head = left & -left
+            short = left.bit_count() % self.size
+            sizes = (self.size, short) if short else (self.size,)
+            found = self.known_heads[left] = [
+                part for count in sizes for part in self.sets_around(head, left ^ head, count)
+            ]
+        return found
+
+    def sets_around(self, head: int, rest: int, count: int) -> Iterator[_Part]:
+        """Sets of `count` GPUs that hold `head` and otherwise some of `rest`."""
+        full = count == self.size
+        for mates in combinations(positions(rest), count - 1):
+            gpus = head
+            for mate in mates:
+                gpus |= 1 << mate
+            part = self.known_parts.get(gpus)
+            if part is None:
+                part = self.known_parts[gpus] = _Part(gpus, set_score(self.scores, positions(gpus)), full)
+            if self.allowed(gpus, full=full):
+                yield part
 
     def allowed(self, gpus: int, *, full: bool) -> bool:
         """Whether what must be included is not torn apart, nor together with empty places."""
@@ -79,7 +94,7 @@ class _Search:
         if not left:
             return 0
         key = left, cap
-        if key not in self.cache:
+        if key not in self.known_best:
             found: int | None = None
             for part in self.heads(left):
                 if cap is not None and part.score > cap:
@@ -87,26 +102,18 @@ class _Search:
                 others = self.best(left & ~part.gpus, cap)
                 if others is not None and (found is None or part.score + others > found):
                     found = part.score + others
-            self.cache[key] = found
-        return self.cache[key]
+            self.known_best[key] = found
+        return self.known_best[key]
 
     def parts(self, available: int) -> Iterator[_Part]:
-        """Every set that may be part of a split."""
+        """Every set that may be part of a split, met once: from its lowest member."""
+        short = available.bit_count() % self.size
         left = available
         while left:
-            # A set is met once, from its lowest member; the rest of it may be any others.
             head = left & -left
-            for count in self._counts(available):
-                for mates in combinations(positions(left ^ head), count - 1):
-                    gpus = head | mask_of(mates)
-                    full = count == self.size
-                    if self.allowed(gpus, full=full):
-                        yield _Part(gpus, set_score(self.scores, positions(gpus)), full)
             left ^= head
-
-    def _counts(self, available: int) -> tuple[int, ...]:
-        short = available.bit_count() % self.size
-        return (self.size, short) if short else (self.size,)
+            for count in (self.size, short) if short else (self.size,):
+                yield from self.sets_around(head, left, count)
 
 
 def reachable(scores: Scores, available: int, required: int, size: int) -> Reachable:
@@ -124,11 +131,11 @@ def reachable(scores: Scores, available: int, required: int, size: int) -> Reach
         return Reachable(frozenset())
     sets, crashes = set[int](), False
     for part in search.parts(available):
-        if part.gpus & required != required:
+        others = available & ~part.gpus
+        if part.gpus & required != required or search.best(others) != most - part.score:
             continue
-        # Where nothing is required, the set must be the best of its own split too.
-        others = search.best(available & ~part.gpus, None if required else part.score)
-        if others is not None and part.score + others == most:
+        # Where nothing is required, it must be the best set of its own split too.
+        if required or search.best(others, part.score) == most - part.score:
             if part.full:
                 sets.add(part.gpus)
             else:
