@@ -24,11 +24,12 @@ CASE ?=
 demo: venv  ## the real services on a simulated cluster, in seconds, with no Kubernetes
 	@$(BIN)/atoll demo
 
-check: static  ## under a minute: format, lint, types, layers, every test that needs no cluster, no browser and no large file
-	@ATOLL_EXAMPLES_PERCENT=$(CHECK_EXAMPLES_PERCENT) $(PYTEST) -n 2 -m "not e2e and not browser and not limits"
+check: static  ## under a minute: format, lint, types, layers, every test that needs no cluster, no browser and no given data
+	@ATOLL_EXAMPLES_PERCENT=$(CHECK_EXAMPLES_PERCENT) $(PYTEST) -n 2 -m "not e2e and not browser and not limits" \
+		--ignore=tests/corpus --ignore=tests/vectors
 
 # One pytest run over everything, so that its closing line counts everything.
-test: static realkube chromium  ## check + vectors + corpus + browser + samples of sim and fuzz + e2e; within 60 minutes on 2 cores
+test: static realkube chromium  ## check + vectors + corpus + browser + large files + samples of sim and fuzz + e2e; within 60 minutes on 2 cores
 	@ATOLL_SIM_SEEDS=$(TEST_SIM_SEEDS) ATOLL_FUZZ_CASES=$(TEST_FUZZ_CASES) $(PYTEST)
 
 static: venv

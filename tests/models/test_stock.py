@@ -2,11 +2,12 @@
 
 import pytest
 
+from atoll.core.outcomes import Outcomes
 from atoll.models.kubelet.device_hints import Asking, Devices
 from atoll.models.kubelet.hints import Hint
 from atoll.models.kubelet.numa import NumaNodes
 from atoll.models.kubelet.topology_manager import TopologyManager, TopologyPolicy
-from atoll.models.stock import Outcomes, StockNode, outcomes
+from atoll.models.stock import StockNode
 
 NUMA = NumaNodes((0, 1))
 ISLANDS = (0b00001111, 0b11110000)
@@ -16,7 +17,7 @@ STRICT = [TopologyPolicy.RESTRICTED, TopologyPolicy.SINGLE_NUMA_NODE]
 
 def node(policy: TopologyPolicy, numa: tuple[int, ...] = (1, 1, 1, 1, 2, 2, 2, 2)) -> StockNode:
     points = tuple(tuple(0 if a == b else 50 if a // 4 == b // 4 else 10 for b in range(8)) for a in range(8))
-    return StockNode(Devices(numa, 0b11), points, TopologyManager(policy, NUMA))
+    return StockNode(Devices(numa, 0b11), (points,), TopologyManager(policy, NUMA))
 
 
 def intact(told: Outcomes) -> bool:
@@ -35,7 +36,7 @@ def test_where_an_island_has_enough_free_gpus_it_is_an_island_that_is_handed_out
 
 @pytest.mark.parametrize("policy", [TopologyPolicy.NONE, TopologyPolicy.BEST_EFFORT])
 def test_two_and_two_free_make_a_split_four(policy: TopologyPolicy) -> None:
-    assert node(policy).outcomes(0b00110011, 4) == Outcomes(frozenset({0b00110011}))
+    assert node(policy).outcomes(0b00110011, 4).sets == {0b00110011}
 
 
 @pytest.mark.parametrize("policy", STRICT)
@@ -58,19 +59,19 @@ def test_the_topology_manager_fills_the_lowest_numa_node_even_where_that_breaks_
 def test_without_numa_nodes_the_topology_manager_has_no_say() -> None:
     blind = node(TopologyPolicy.RESTRICTED, (0,) * 8)
 
-    assert blind.outcomes(0b00110011, 4) == Outcomes(frozenset({0b00110011}))
+    assert blind.outcomes(0b00110011, 4) == Outcomes(frozenset({0b00110011}), asks=True)
 
 
 def test_static_cpus_on_the_other_numa_node_pull_the_gpus_there() -> None:
     cpus = {"cpu": [Hint(0b10, preferred=True)]}
 
-    pulled = outcomes(node(TopologyPolicy.RESTRICTED), 0b11111111, Asking(4), [cpus])
+    pulled = node(TopologyPolicy.RESTRICTED).outcomes_for(0b11111111, Asking(4), [cpus])
 
     assert pulled == Outcomes(frozenset({0b11110000}))
 
 
 def test_what_init_containers_held_is_used_again() -> None:
-    told = outcomes(node(TopologyPolicy.NONE), 0b11110000, Asking(2, reusable=0b0111))
+    told = node(TopologyPolicy.NONE).outcomes_for(0b11110000, Asking(2, reusable=0b0111))
 
     assert told.sets == {0b0011, 0b0101, 0b0110}
 
@@ -78,6 +79,8 @@ def test_what_init_containers_held_is_used_again() -> None:
 def test_a_plugin_that_crashes_fails_the_pod() -> None:
     # The two NV4 of one bridge are worth more than any three GPUs with a link less.
     bridged = tuple(tuple(0 if a == b else 410 if {a, b} == {3, 4} else 10 for b in range(8)) for a in range(8))
-    told = StockNode(Devices((0,) * 8, 0b11), bridged, TopologyManager(TopologyPolicy.NONE, NUMA)).outcomes(0b11111, 3)
+    told = StockNode(Devices((0,) * 8, 0b11), (bridged,), TopologyManager(TopologyPolicy.NONE, NUMA)).outcomes(
+        0b11111, 3
+    )
 
     assert told.fails

@@ -1,14 +1,16 @@
 """Kubelet and NVIDIA's allocator together: the sets that a stock node may hand out; one case per row."""
 
+from dataclasses import replace
 from functools import cache
 
 import pytest
 
 from atoll.core.gpuset import mask_of
+from atoll.core.outcomes import Outcomes
 from atoll.models.kubelet.device_hints import Devices
 from atoll.models.kubelet.numa import NumaNodes
 from atoll.models.kubelet.topology_manager import TopologyManager, TopologyPolicy
-from atoll.models.stock import Outcomes, StockNode
+from atoll.models.stock import StockNode
 from tests.data import cases, data_folder, rows_of
 from tests.vectors.numbered import Row, scores_of
 
@@ -22,7 +24,7 @@ def node_of(topology: str, policy: str) -> StockNode:
     row = TOPOLOGIES[topology]
     nodes = NumaNodes(tuple(sorted(set(row["numa"]))))
     devices = Devices(tuple(1 << node for node in row["numa"]), nodes.every)
-    return StockNode(devices, scores_of(row), TopologyManager(TopologyPolicy(policy), nodes))
+    return StockNode(devices, (scores_of(row),), TopologyManager(TopologyPolicy(policy), nodes))
 
 
 def outcomes_of(told: list[list[int] | str]) -> Outcomes:
@@ -35,7 +37,7 @@ def test_a_stock_node_hands_out_what_is_predicted_and_nothing_else(row: Row) -> 
     predicted = node_of(row["topology"], row["tm_policy"]).outcomes(mask_of(row["free"]), row["size"])
     observed = outcomes_of(row["observed"])
 
-    assert predicted == outcomes_of(row["possible"])
+    assert replace(predicted, asks=False) == outcomes_of(row["possible"])
     assert observed.sets <= predicted.sets
     assert predicted.rejects or not observed.rejects
     assert predicted.fails or not observed.fails

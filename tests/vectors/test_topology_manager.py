@@ -136,7 +136,7 @@ def check_option_available(row: Row) -> None:
     assert (levels_of(row).refused(row["option"]) is None) == row["expected"]
 
 
-def check_manager(row: Row) -> None:
+def check_start(row: Row) -> None:
     nodes = dict.fromkeys(row["numa_node_ids"])
     found = topology_manager(row["policy"], "container", row["options"] or {}, nodes)
 
@@ -206,7 +206,7 @@ CHECKS: dict[str, Callable[[Row], None]] = {
     "numa_info": check_numa_info,
     "policy_options": check_options,
     "policy_option_available": check_option_available,
-    "new_manager": check_manager,
+    "new_manager": check_start,
     "new_manager_scope": check_scope,
     "bitmask": check_bitmask,
 }

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from atoll.cli.tiles import FREE, OUT, UNSURE, WIDTH, Island, Lettering, Tile, draw, plain
-from atoll.core.audit.report import Answer, AuditedNode, Finding, GpuState, HolderView, Report, Severity
+from atoll.core.audit.report import Answer, AuditedNode, Finding, GpuState, HolderView, Prospect, Report, Severity
 from atoll.core.errors import printable
 
 FINDINGS_MAX, NODES_DRAWN, LINES_MAX, EVIDENCE_MAX = 20, 6, 12, 4
@@ -25,6 +25,7 @@ def print_report(report: Report, console: Console, *, wide: bool) -> None:
     printer.findings(report.findings)
     printer.nodes(report)
     printer.sizes(report)
+    printer.stock(report)
     printer.rest(report)
     printer.points(report)
 
@@ -121,6 +122,8 @@ class _Printer:
         self._some([f"{scope:<11} {sets}" for scope, sets in node.domains])
         self._some([f"links       {node.links}"] if node.links else [])
         self._some([f"{name}: {value}" for name, value in node.facts])
+        self._some([f"without Atoll, a pod of {prospect_in_words(each)}" for each in node.stock.prospects])
+        self._some([f"without Atoll, nobody can tell what is handed out: {gate}" for gate in node.stock.gates])
         self._some([f"from {source.format} ({source.file})" for source in node.sources])
 
     def sizes(self, report: Report) -> None:
@@ -133,6 +136,19 @@ class _Printer:
             known = size.fits is not None
             now = (str(size.slots), str(size.fits), size.best or "-", broken or "-") if known else ("?", "?", "?", "?")
             rows.append((str(size.gpus), now[0], str(size.slots_empty), *now[1:]))
+        for line in columns(rows):
+            self._line(f"  {line}")
+
+    def stock(self, report: Report) -> None:
+        """Only where something can be told: the gates are in the document and with -o wide."""
+        if not any(size.whole or size.split or size.fails for size in report.stock):
+            return
+        self._title("What such a pod would get without Atoll now, on how many nodes")
+        head = ("GPUs", "always whole", "may be split", "fails after binding", "cannot be told", "split beside a fit")
+        rows: list[tuple[str, ...]] = [head]
+        for size in report.stock:
+            counts = (size.gpus, size.whole, size.split, size.fails, size.unknown)
+            rows.append((*map(str, counts), _names(size.avoidable) or "-"))
         for line in columns(rows):
             self._line(f"  {line}")
 
@@ -182,6 +198,22 @@ def worst(report: Report, nodes: Iterable[AuditedNode]) -> list[AuditedNode]:
         for name in finding.nodes:
             order.setdefault(name, len(order))
     return sorted(nodes, key=lambda node: (order.get(node.name, len(order)), node.name))
+
+
+def prospect_in_words(prospect: Prospect) -> str:
+    """ "4: one of 3 sets, 1 of them split; may fail (TopologyAffinityError)"."""
+    sets = f"one of {prospect.sets} sets" if prospect.sets > 1 else "always the same set"
+    split = f", {'' if prospect.sets == 1 else f'{prospect.split} of them '}split" if prospect.split else ", whole"
+    fails = [
+        word
+        for word, so in (("TopologyAffinityError", prospect.rejects), ("UnexpectedAdmissionError", prospect.fails))
+        if so
+    ]
+    if not prospect.sets:
+        return f"{prospect.gpus}: {' or '.join(fails)}"
+    may = f"; may fail ({', '.join(fails)})" if fails else ""
+    by = "the plugin is asked" if prospect.asks else "the plugin is not asked"
+    return f"{prospect.gpus}: {sets}{split}{may}; {by}"
 
 
 def columns(rows: Sequence[tuple[str, ...]]) -> list[str]:

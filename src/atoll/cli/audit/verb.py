@@ -19,6 +19,7 @@ from atoll.cli.topology.show import Output
 from atoll.core.audit.audit import audit as audited
 from atoll.core.audit.report import Report
 from atoll.core.errors import AtollError
+from atoll.models.setup import predicted
 
 Live = Annotated[
     Path | None,
@@ -51,7 +52,7 @@ def audit(
     """
     with collector_paused():
         picture = picture_of(files or [], kubeconfig, resources_of(gpu_resource), metrics or [])
-        report = audited(picture, known_defects())
+        report = audited(picture, known_defects(), predicted)
         if html is not None:
             _write(html, report)
         _print(report, output)

@@ -15,16 +15,24 @@ from atoll.core.audit.picture import Picture
 from atoll.core.audit.points import points_of
 from atoll.core.audit.report import DefectView, Report, Totals
 from atoll.core.audit.sections import section_of, whole_in_words
+from atoll.core.audit.stock import Stock, stock_sizes
+from atoll.core.outcomes import Predict, unmodelled
 
 
-def audit(picture: Picture, defects: Iterable[Defect] = ()) -> Report:
-    """Answer the six points as far as the picture allows, and rank what follows from them."""
+def audit(picture: Picture, defects: Iterable[Defect] = (), predict: Predict = unmodelled) -> Report:
+    """Answer the six points as far as the picture allows, and rank what follows from them.
+
+    Args:
+        predict: what the stock parts of a node hand out.
+    """
     nodes = occupancies(picture)
     incidents = incidents_of(picture)
     matched = matching(defects, picture.components)
     plugins = Plugins(picture.components)
     sizes = sizes_of(nodes, (pod.gpus for pod in picture.pods))
     near = beside(picture)
+    stock = Stock(plugins, predict)
+    today = [stock.of(each, sizes) for each in nodes]
     signs = [
         *(sign for occupancy in nodes for sign in hardware_signs(occupancy)),
         *occupancy_signs(picture, nodes),
@@ -37,11 +45,15 @@ def audit(picture: Picture, defects: Iterable[Defect] = ()) -> Report:
         totals=_totals(picture, nodes),
         points=points_of(picture, nodes, incidents),
         findings=findings_of(signs),
-        nodes=tuple(section_of(each, sizes, near.of(each), _facts(plugins, each)) for each in nodes),
+        nodes=tuple(
+            section_of(each, sizes, near.of(each), _facts(plugins, each), view)
+            for each, view in zip(nodes, today, strict=True)
+        ),
         components=picture.components,
         defects=tuple(_defect_view(match) for match in matched.found),
         abilities=abilities_of(picture, nodes, plugins),
         sizes=sizes_view(nodes, sizes),
+        stock=stock_sizes(nodes, today, sizes),
         incidents=incidents,
         blind=picture.blind,
         metrics=near.metrics_elsewhere(nodes),

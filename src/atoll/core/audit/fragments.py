@@ -163,13 +163,14 @@ def is_split(occupancy: Occupancy, held: Held) -> bool:
     shape, count = occupancy.shape, held.gpus.bit_count()
     if shape is None or count < 2 or held.shared or count != held.count:
         return False
-    return _spans(shape, held.gpus)
+    return not is_whole(shape, held.gpus)
 
 
 @lru_cache(maxsize=STATES_MAX)
-def _spans(shape: Shape, gpus: int) -> bool:
+def is_whole(shape: Shape, gpus: int) -> bool:
+    """Whether a set may lie in one domain, or is larger than any domain of the node."""
     rule = rule_of(shape, gpus.bit_count())
-    return rule.ever and not rule.possible(gpus)
+    return not rule.ever or rule.possible(gpus)
 
 
 @lru_cache(maxsize=STATES_MAX)

@@ -125,6 +125,50 @@ class SlotsView:
 
 
 @dataclass(frozen=True, slots=True)
+class Prospect:
+    """What a pod of `gpus` GPUs would get on the node now, were Atoll not there.
+
+    Attributes:
+        sets: how many different GPU sets it may get. split: of these, those that span islands needlessly.
+        rejects: it may fail with TopologyAffinityError. fails: with UnexpectedAdmissionError.
+        asks: the device plugin has a say (GetPreferredAllocation); else the kubelet alone settles it.
+    """
+
+    gpus: int
+    sets: int
+    split: int
+    rejects: bool
+    fails: bool
+    asks: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StockView:
+    """The stock path of a node. Attributes: gates: why nobody can tell what it hands out; empty where it is told."""
+
+    prospects: tuple[Prospect, ...] = ()
+    gates: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StockSizeView:
+    """The stock path of all nodes that take pods, for pods of `gpus` GPUs: numbers of nodes.
+
+    Attributes:
+        whole: every outcome is one island. split: some outcome spans islands.
+        avoidable: names of those where it may be split although an island has enough free GPUs.
+        fails: enough GPUs are free, and the pod may fail after it was bound. unknown: nobody can tell.
+    """
+
+    gpus: int
+    whole: int
+    split: int
+    avoidable: tuple[str, ...]
+    fails: int
+    unknown: int
+
+
+@dataclass(frozen=True, slots=True)
 class SourceView:
     """A file or object and what it is."""
 
@@ -163,6 +207,7 @@ class AuditedNode:
     remarks: tuple[str, ...] = ()
     count: int = 0
     facts: tuple[tuple[str, str], ...] = ()  # driver, kubelet, Topology Manager policy, sharing …
+    stock: StockView = StockView()
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +301,7 @@ class Report:
     defects: tuple[DefectView, ...]
     abilities: tuple[Ability, ...]
     sizes: tuple[SizeView, ...]
+    stock: tuple[StockSizeView, ...]
     incidents: tuple[Incident, ...]
     blind: tuple[Blind, ...] = ()
     metrics: tuple[str, ...] = ()

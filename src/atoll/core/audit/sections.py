@@ -20,6 +20,7 @@ from atoll.core.audit.report import (
     HolderView,
     IslandView,
     SourceView,
+    StockView,
 )
 from atoll.core.evidence.machine import Disagreement, Machine
 from atoll.core.gpuset import positions
@@ -61,6 +62,7 @@ def section_of(
     sizes: tuple[int, ...],
     beside: Mapping[str, tuple[str, ...]],
     facts: tuple[tuple[str, str], ...],
+    stock: StockView,
 ) -> AuditedNode:
     """The node's page. `beside` are incidents and metrics per holder's label."""
     node, machine, shape = occupancy.node, occupancy.node.machine, occupancy.shape
@@ -97,6 +99,7 @@ def section_of(
         disagreements=tuple(disagreement_in_words(machine, each) for each in machine.disagreements) if machine else (),
         remarks=_remarks(machine),
         facts=facts,
+        stock=stock,
     )
 
 

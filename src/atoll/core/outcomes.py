@@ -1,0 +1,78 @@
+"""What a node may do with a request where Atoll replaces nothing on it: values that models of the stock parts fill.
+
+The stock parts choose at random between what they hold for equal. So the answer to one state of the node is every set
+that a pod may get, and whether it may fail instead; or it is known that nobody can tell.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from atoll.core.topology import NodeTopology
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """What may become of a container that asks for GPUs.
+
+    Attributes:
+        sets: GPU sets that it may get, as bitmasks.
+        rejects: the Topology Manager may refuse it (TopologyAffinityError).
+        fails: it may fail otherwise (UnexpectedAdmissionError): too few devices, or the plugin crashes.
+        asks: the device plugin is asked which GPUs it would prefer; else the kubelet alone settles it.
+    """
+
+    sets: frozenset[int] = frozenset()
+    rejects: bool = False
+    fails: bool = False
+    asks: bool = False
+
+    @property
+    def sure(self) -> bool:
+        """Whether it gets GPUs in any case."""
+        return not (self.rejects or self.fails)
+
+
+class OutcomeTable(Protocol):
+    """The outcomes of one node model, by state."""
+
+    def outcomes(self, free: int, count: int) -> Outcomes:
+        """For a pod with one container that asks for `count` GPUs while exactly `free` are free."""
+
+    def __hash__(self) -> int:
+        """Tables are told apart by identity."""
+
+
+@dataclass(frozen=True, slots=True)
+class StockSetup:
+    """What decides on a node which GPUs a pod gets. A word is "" where nobody told it.
+
+    Attributes:
+        topology: in the order of the node's shape.
+        policy, scope: of the Topology Manager. cpu_manager, memory_manager: their policies.
+        plugin, version: of the device plugin. sharing: how it shares whole GPUs.
+    """
+
+    topology: NodeTopology
+    policy: str = ""
+    scope: str = ""
+    cpu_manager: str = ""
+    memory_manager: str = ""
+    plugin: str = ""
+    version: str = ""
+    sharing: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unpredictable:
+    """Nobody can tell what the node hands out. Attributes: gates: why, one short sentence each, never none."""
+
+    gates: tuple[str, ...]
+
+
+Predict = Callable[[StockSetup], OutcomeTable | Unpredictable]
+
+
+def unmodelled(_setup: StockSetup) -> Unpredictable:
+    """Where no model is at hand."""
+    return Unpredictable(("the parts that hand out GPUs are not modelled",))

@@ -1,0 +1,122 @@
+"""From what is known of a node to the model of what it hands out, or to the reasons why nobody can tell.
+
+Each reason is a gate: what it names makes the outcome another one in a way that nothing here foresees.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+
+from atoll.core.audit.versions import parse_version, within
+from atoll.core.gpuset import mask_of
+from atoll.core.id_list import ranges
+from atoll.core.outcomes import OutcomeTable, StockSetup, Unpredictable
+from atoll.core.topology import Health, LinkKind, NodeTopology, PairLink
+from atoll.models.kubelet.device_hints import Devices
+from atoll.models.kubelet.numa import BITS, NotStarted
+from atoll.models.kubelet.start import topology_manager
+from atoll.models.kubelet.topology_manager import TopologyPolicy, TopologyScope
+from atoll.models.nvidia.best_effort import OVERWRITTEN_FROM
+from atoll.models.nvidia.pair_scores import NVLINKS_MAX, PAIR_POINTS, Scores, pair_score
+from atoll.models.stock import StockNode
+
+PLUGIN = "nvidia-device-plugin"
+MODELLED = ("0.15", "0.21")
+"""Versions of the plugin from the first on and before the second: the allocator is the same in all of them."""
+
+GPUS_MAX = 2 * (OVERWRITTEN_FROM - 1)
+TABLES_MAX = 1024
+NOT_STATIC = frozenset({"none", "None", ""})
+
+
+@lru_cache(maxsize=TABLES_MAX)
+def predicted(setup: StockSetup) -> OutcomeTable | Unpredictable:
+    """The outcomes of a node, or why they cannot be foreseen."""
+    gates = tuple(gate for check in _CHECKS for gate in check(setup))
+    if gates:
+        return Unpredictable(gates)
+    topology = setup.topology
+    numa = tuple(0 if device.numa is None else 1 << device.numa for device in topology.devices)
+    nodes = sorted({device.numa for device in topology.devices if device.numa is not None}) or [0]
+    manager = topology_manager(setup.policy, setup.scope or TopologyScope.CONTAINER, {}, dict.fromkeys(nodes))
+    if isinstance(manager, NotStarted):
+        return Unpredictable((f"a kubelet does not start like this: {manager.why}",))
+    return StockNode(Devices(numa, mask_of(nodes)), _scores(topology), manager)
+
+
+def _plugin(setup: StockSetup) -> Iterator[str]:
+    if not setup.plugin:
+        yield "the device plugin was not seen"
+    elif setup.plugin != PLUGIN:
+        yield f"what {setup.plugin} prefers is not modelled"
+    elif within(parse_version(setup.version), *MODELLED) is not True:
+        version = setup.version or "an unknown version"
+        yield f"{PLUGIN} {version} is not one of those modelled, {MODELLED[0]} to below {MODELLED[1]}"
+
+
+def _sharing(setup: StockSetup) -> Iterator[str]:
+    if setup.sharing:
+        yield f"GPUs are shared ({setup.sharing}): two that a pod gets may be replicas of one"
+    split = [device.index for device in setup.topology.devices if device.mig]
+    if split:
+        yield f"GPU {ranges(split)} is split by MIG"
+
+
+def _hardware(setup: StockSetup) -> Iterator[str]:
+    devices = setup.topology.devices
+    if not devices:
+        yield "no source lists the GPUs"
+    if len(devices) > GPUS_MAX:
+        yield f"with more than {GPUS_MAX} GPUs the plugin's allocator overwrites its own result"
+    sick = [device.index for device in devices if device.health is not Health.HEALTHY]
+    if sick:
+        yield f"GPU {ranges(sick)} is lost or unhealthy, and one of those fails every GPU pod of the node"
+
+
+def _links(setup: StockSetup) -> Iterator[str]:
+    if any(link.pcie is None for link in _pairs(setup.topology)):
+        yield "the PCIe path of some pairs is not known (`nvidia-smi topo -mp` prints it)"
+    if any(link.nvlinks is None for link in _pairs(setup.topology)):
+        yield "the NVLinks of some pairs are not known (`nvidia-smi topo -m` prints them)"
+    if any(link.nvlinks and link.kind is not LinkKind.NVLINK for link in _pairs(setup.topology)):
+        yield "its links are not NVIDIA's"
+
+
+def _kubelet(setup: StockSetup) -> Iterator[str]:
+    if not setup.policy:
+        yield "the Topology Manager policy is not known"
+    elif setup.policy != TopologyPolicy.NONE:
+        nowhere = [device.index for device in setup.topology.devices if device.numa is None]
+        if nowhere:
+            yield f"the NUMA node of GPU {ranges(nowhere)} is not known, and the Topology Manager goes by it"
+        if any(device.numa is not None and device.numa >= BITS for device in setup.topology.devices):
+            yield f"a NUMA node beyond {BITS - 1} is none that a kubelet counts"
+        if setup.cpu_manager not in NOT_STATIC:
+            yield f"CPU manager policy {setup.cpu_manager} moves the Topology Manager's choice"
+        if setup.memory_manager not in NOT_STATIC:
+            yield f"Memory manager policy {setup.memory_manager} moves the Topology Manager's choice"
+
+
+_CHECKS: tuple[Callable[[StockSetup], Iterator[str]], ...] = (_plugin, _sharing, _hardware, _links, _kubelet)
+
+
+def _scores(topology: NodeTopology) -> tuple[Scores, ...]:
+    """Links through a switch count nothing, and which they are is certain only where a GPU has more than it could."""
+    links = topology.links
+    switched = any(sum(link.nvlinks or 0 for link in row) > NVLINKS_MAX for row in links)
+    linked = any(link.nvlinks for link in _pairs(topology))
+    seen = [False] if switched or not linked else [True, False]
+    return tuple(_matrix(links, direct=direct) for direct in seen)
+
+
+def _matrix(links: tuple[tuple[PairLink, ...], ...], *, direct: bool) -> Scores:
+    return tuple(
+        tuple(
+            0 if link.pcie is None else pair_score(PAIR_POINTS[link.pcie], (link.nvlinks or 0) if direct else 0)
+            for link in row
+        )
+        for row in links
+    )
+
+
+def _pairs(topology: NodeTopology) -> Iterator[PairLink]:
+    return (link for a, row in enumerate(topology.links) for link in row[:a])
