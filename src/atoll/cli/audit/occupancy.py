@@ -88,8 +88,34 @@ def fragments(document: Doc) -> Markup:
         )
         if rows
         else el("p", "No size could be judged.", class_="empty"),
+        _stock(document),
         lead="A slot is room for one whole request inside a domain. Free GPUs that make no slot are fragments.",
         number=5,
+    )
+
+
+def _stock(document: Doc) -> Markup | None:
+    """The same requests without Atoll; left out where nothing can be told of any node."""
+    rows = [
+        (
+            el("span", count(size.get("gpus", 0), "GPU"), class_="size"),
+            count(size.get("whole"), "node"),
+            join(
+                el("span", count(size.get("split"), "node"), class_="broken" if size.get("split") else None),
+                el("span", "beside a fit:", class_="quiet block") if size.get("avoidable") else None,
+                chips(size.get("avoidable", ()), "nodes"),
+            ),
+            count(size.get("fails"), "node"),
+            count(size.get("unknown"), "node"),
+        )
+        for size in document.get("stock", ())
+    ]
+    if not any(size.get(word) for size in document.get("stock", ()) for word in ("whole", "split", "fails")):
+        return None
+    heads = ("Request", "Always whole", "May be split", "Fails after binding", "Cannot be told")
+    return join(
+        el("h3", "The same requests without Atoll"),
+        table("The same requests without Atoll", heads, rows, most=ROWS_MAX, more="sizes"),
     )
 
 
