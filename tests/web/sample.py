@@ -24,6 +24,7 @@ from atoll.core.audit.report import (
     SizeView,
     SlotsView,
     SourceView,
+    StockSizeView,
     Totals,
 )
 
@@ -180,6 +181,12 @@ def troubled() -> Report:
             ),
             SizeView(8, 1, "gpu-d", 1, 11, (), (("InsufficientGPUs", 10),)),
         ),
+        stock=(
+            StockSizeView(1, whole=3, split=0, avoidable=(), fails=0, unknown=1),
+            StockSizeView(2, whole=2, split=1, avoidable=("gpu-c",), fails=0, unknown=1),
+            StockSizeView(4, whole=1, split=1, avoidable=(), fails=1, unknown=1),
+            StockSizeView(8, whole=1, split=0, avoidable=(), fails=0, unknown=1),
+        ),
         incidents=(
             Incident(
                 "TopologyAffinityError",
@@ -236,6 +243,7 @@ def enormous(nodes: int = 5000) -> dict[str, Any]:
             incidents=(incident,) * 300,
             components=tuple(replace(part, nodes=names) for part in small.components) * 3,
             sizes=tuple(replace(size, enough_but_broken=names) for size in small.sizes),
+            stock=tuple(replace(size, avoidable=names) for size in small.stock),
             totals=Totals(nodes, 8 * nodes, 9000, 8000, 12, 40),
         )
     )
