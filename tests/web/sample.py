@@ -136,6 +136,14 @@ FINDINGS = (
 )
 
 
+STOCK = (
+    StockSizeView(1, whole=3, split=0, avoidable=(), fails=0, unknown=1),
+    StockSizeView(2, whole=2, split=1, avoidable=("gpu-c",), fails=0, unknown=1),
+    StockSizeView(4, whole=1, split=1, avoidable=(), fails=1, unknown=1),
+    StockSizeView(8, whole=1, split=0, avoidable=(), fails=0, unknown=1),
+)
+
+
 def troubled() -> Report:
     """Eight GPUs per node, pods split over islands, a broken GPU, a doubt, and versions with defects."""
     nodes = (
@@ -181,12 +189,7 @@ def troubled() -> Report:
             ),
             SizeView(8, 1, "gpu-d", 1, 11, (), (("InsufficientGPUs", 10),)),
         ),
-        stock=(
-            StockSizeView(1, whole=3, split=0, avoidable=(), fails=0, unknown=1),
-            StockSizeView(2, whole=2, split=1, avoidable=("gpu-c",), fails=0, unknown=1),
-            StockSizeView(4, whole=1, split=1, avoidable=(), fails=1, unknown=1),
-            StockSizeView(8, whole=1, split=0, avoidable=(), fails=0, unknown=1),
-        ),
+        stock=STOCK,
         incidents=(
             Incident(
                 "TopologyAffinityError",

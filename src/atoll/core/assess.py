@@ -12,6 +12,8 @@ from atoll.core.geometry import geometry_of
 from atoll.core.gpuset import positions
 from atoll.core.ledger import Lost
 from atoll.core.node_state import NodeState
+from atoll.core.observed import foreseen
+from atoll.core.outcomes import OutcomeTable
 from atoll.core.reasons import Code
 from atoll.core.request import ContainerAsk, GpuRequest, Policy
 from atoll.core.rule import Rule, rule_for
@@ -80,6 +82,8 @@ def _restricted(state: NodeState, request: GpuRequest) -> Verdict:
     several = len(request.containers) > 1
     if never or request.gpus > shape.count or (several and known and _never_fits(shape, request)):
         return refusal(state, request, Code.NO_DOMAIN_LARGE_ENOUGH, _never_note(shape, request))
+    if state.table is not None:
+        return _chosen_there(state, shape, state.table, request)
     found = best_plan(shape, request, state.surely_free & ~shape.unnamed)
     if found is not None:
         return found[0]
@@ -98,6 +102,8 @@ def _preferred(state: NodeState, request: GpuRequest) -> Verdict:
     if state.closed is Code.NOT_READY:
         return refusal(state, request, Code.NOT_READY, state.closed_note)
     if shape is not None and state.closed not in UNTRUSTED:
+        if state.table is not None:
+            return _chosen_there(state, shape, state.table, request)
         if state.free.bit_count() - state.hidden < wanted:
             return _too_few(state, request)
         found = best_plan(shape, request, state.surely_free & ~shape.unnamed)
@@ -106,6 +112,44 @@ def _preferred(state: NodeState, request: GpuRequest) -> Verdict:
     if state.count_free < wanted:
         return _too_few(state, request)
     return by_count(request)
+
+
+def _chosen_there(state: NodeState, shape: Shape, table: OutcomeTable, request: GpuRequest) -> Verdict:
+    """Where the node's own parts choose: the worst of their choices must do."""
+    if state.unconfirmed:
+        others = f"{state.unconfirmed} owner{'' if state.unconfirmed == 1 else 's'} not read back yet"
+        return refusal(state, request, Code.UNCONFIRMED, others)
+    if state.free.bit_count() - state.hidden < request.gpus:
+        return _too_few(state, request)
+    loose = not restricted(request)
+    if len(request.containers) > 1 or request.per_container:
+        if loose:
+            return by_count(request)
+        return refusal(state, request, Code.TOPOLOGY_UNKNOWN, "only pods of one container with GPUs are foreseen")
+    told = foreseen(table, state.free, state.hidden, request.gpus)
+    if told is None:
+        return by_count(request) if loose else refusal(state, request, Code.TOPOLOGY_UNKNOWN)
+    if told.fails:
+        return refusal(state, request, Code.FRAGMENTED, "the kubelet or its device plugin may fail the pod there")
+    chooser = chooser_for(shape, request.gpus, request.scopes, request.partition)
+    split = tuple(gpus for gpus in told.sets if not chooser.rule.proven(gpus))
+    if split and not loose:
+        note = f"of {len(told.sets)} sets that the device plugin may give {len(split)} are not surely in one domain"
+        return refusal(state, request, Code.FRAGMENTED, note)
+    lost = _lost(shape, split) if split else None
+    rank = max(_rank_of(shape, chooser, free, gpus, loose=loose) for free, gpus in told.given)
+    bound = chooser.rule.bound if chooser.rule.ever else None
+    return Fit(rank, 0, bound, degraded=bool(split), lost=lost, uuids_known=False, candidates=told.sets)
+
+
+def _rank_of(shape: Shape, chooser: Chooser, free: int, gpus: int, *, loose: bool) -> Rank:
+    """The rank of a set that the node may give. Under Preferred it may be any."""
+    if chooser.rule.proven(gpus):
+        return chooser.rank_proven(free, gpus)
+    if not loose:
+        raise AssertionError(f"a set that is not proven has no rank under Restricted: {gpus:#x}")
+    width = geometry_of(shape).container_of(gpus)[0].width
+    return chooser.rank(free, gpus, shape.everything, (1, chooser.rule.bound.width, width))
 
 
 def _too_few(state: NodeState, request: GpuRequest) -> Refusal:

@@ -5,19 +5,22 @@ be thrown away and made again at any time. Where the objects leave something ope
 owner holds without our knowing which count as hidden, and a node whose papers do not match it is closed.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
-from atoll.core.facts import Enforcement, Inventory, NodeConfig, NodeFacts, PodFacts
+from atoll.core.facts import Enforcement, Given, Inventory, NodeConfig, NodeFacts, PodFacts
 from atoll.core.gpuset import mask_of
-from atoll.core.ledger import Grant, LedgerRecord, Owner
+from atoll.core.ledger import Grant, LedgerRecord, NodeMode, Owner
 from atoll.core.lifecycle import State, Step, after
 from atoll.core.node_state import NodeState
+from atoll.core.outcomes import OutcomeTable, Predict, StockSetup, Unpredictable, unmodelled
 from atoll.core.reasons import Code
 from atoll.core.request import fresh_counts
-from atoll.core.shape import Shape, shape_of
+from atoll.core.shape import Shape, canonical, shape_of
 from atoll.core.topology import Health
 from atoll.core.view import Holder, NodeView
+
+NO_AGENT = Unpredictable(("no agent tells what hands out GPUs here",))
 
 OPEN = frozenset({State.PROMISED, State.HELD, State.BINDING})
 """States of a grant whose pod is not on a node yet."""
@@ -32,6 +35,7 @@ class Hardware:
         kept_back: GPUs that are quarantined and nothing else. out: these, and the lost, unhealthy and MIG-split ones.
         out_unnamed: how many GPUs without UUID are out; their position is not told, so they count as hidden.
         counts: how many GPUs a Node may report that this inventory belongs to, from least to most.
+        stock: what the node's own parts do with a request, or why nobody can tell.
     """
 
     node_uid: str
@@ -43,13 +47,16 @@ class Hardware:
     out_unnamed: int
     out_note: str
     counts: tuple[int, int]
+    stock: OutcomeTable | Unpredictable = NO_AGENT
 
     def where(self, uuids: frozenset[str]) -> int:
         """Positions of those of the UUIDs that the node has."""
         return mask_of(n for n, uuid in enumerate(self.uuids) if uuid in uuids)
 
 
-def hardware_of(inventory: Inventory, config: NodeConfig, like: Hardware | None = None) -> Hardware:
+def hardware_of(
+    inventory: Inventory, config: NodeConfig, like: Hardware | None = None, predict: Predict = unmodelled
+) -> Hardware:
     """`like` was made from the same topology and partitions; its shape, which is the costly part, is used again."""
     shape, uuids = (like.shape, like.uuids) if like else shape_of(inventory.topology, config.partitions)
     position = {uuid: n for n, uuid in enumerate(uuids) if uuid is not None}
@@ -77,7 +84,22 @@ def hardware_of(inventory: Inventory, config: NodeConfig, like: Hardware | None 
         out_note=", ".join(f"{count} {word}" for count, word in words if count),
         # The device plugin does not list a lost GPU, and lists a split one under other names.
         counts=(len(devices) - len({device.index for device in (*lost, *mig)}), len(devices)),
+        stock=_stock(inventory, shape, predict, kept_back=bool(kept_back))
+        if config.mode is NodeMode.OBSERVE
+        else NO_AGENT,
     )
+
+
+def _stock(inventory: Inventory, shape: Shape, predict: Predict, *, kept_back: bool) -> OutcomeTable | Unpredictable:
+    if inventory.parts is None:
+        return NO_AGENT
+    if shape.unnamed:
+        return Unpredictable(("the UUIDs of some GPUs are not known",))
+    if kept_back:
+        return Unpredictable(("GPUs are quarantined, and without a shim the kubelet gives them out all the same",))
+    ordered = canonical(inventory.topology)
+    nameless = ordered.with_devices(tuple(replace(device, uuid=None) for device in ordered.devices))
+    return predict(StockSetup(nameless, inventory.parts))
 
 
 def observed(grant: Grant, node: str, pod: PodFacts | None, *, gone: bool) -> State:
@@ -112,6 +134,7 @@ class Books:
         hardware: None where no inventory was published.
         live: grants of the ledger that still hold, with their state.
         foreign: pods on the node that hold GPUs without a grant.
+        got: UUIDs by pod UID, as read back from the node; of a pod that is gone too, until the node lets go.
     """
 
     node: NodeFacts
@@ -120,6 +143,19 @@ class Books:
     live: tuple[tuple[Grant, State], ...]
     foreign: tuple[PodFacts, ...]
     unreadable: str = ""
+    got: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def exact(self, uid: str, count: int) -> frozenset[str] | None:
+        """What an owner really holds, None where that is not read back, or not of all its containers yet."""
+        got = self.got.get(uid)
+        return got if got is not None and len(got) >= count else None
+
+    @property
+    def unconfirmed(self) -> int:
+        """Owners of which nobody has read back what they got."""
+        owners = [(grant.owner.uid, grant.count) for grant, _ in self.live]
+        owners += [(pod.uid, pod_gpus(pod)) for pod in self.foreign]
+        return sum(self.exact(uid, count) is None for uid, count in owners)
 
 
 def books_of(
@@ -129,17 +165,27 @@ def books_of(
     record: LedgerRecord,
     on_node: Iterable[PodFacts],
     grant_states: Iterable[tuple[Grant, State]],
+    given: Iterable[Given] = (),
 ) -> Books:
-    """Sort the owners of a node: grants that hold, and pods that hold without one."""
+    """Sort the owners of a node: grants that hold, pods that hold without one, and containers of pods that are gone.
+
+    Args:
+        given: what was read back from the node.
+    """
     live = tuple((grant, state) for grant, state in grant_states if state not in (State.RELEASING, State.RELEASED))
     granted = {grant.owner.uid for grant, _ in live}
+    pods = {pod.uid: pod for pod in on_node}
     foreign = tuple(
         sorted(
-            (pod for pod in on_node if pod.uid not in granted and not holds_nothing(pod) and pod_gpus(pod)),
+            (pod for pod in pods.values() if pod.uid not in granted and not holds_nothing(pod) and pod_gpus(pod)),
             key=lambda pod: (pod.namespace, pod.name, pod.uid),
         )
     )
-    return Books(node, config, hardware, live, foreign, record.unreadable)
+    got: dict[str, frozenset[str]] = {}
+    for each in given:
+        if each.pod_uid not in pods or not holds_nothing(pods[each.pod_uid]):
+            got[each.pod_uid] = got.get(each.pod_uid, frozenset()) | frozenset(each.uuids)
+    return Books(node, config, hardware, live, foreign, record.unreadable, got)
 
 
 def view_of(books: Books) -> NodeView:
@@ -176,6 +222,8 @@ def _papers(books: Books) -> tuple[Hardware | None, Code | None, str]:
     elif not hardware.counts[0] <= node.capacity <= hardware.counts[1]:
         note = f"the inventory lists {len(hardware.uuids)} GPUs, the node {node.capacity}"
         hardware, closed = None, Code.STALE_INVENTORY
+    elif books.config.mode is NodeMode.OBSERVE and isinstance(hardware.stock, Unpredictable):
+        closed, note = Code.NODE_CLOSED, "; ".join(hardware.stock.gates)
     if books.unreadable:
         closed, note = Code.NODE_CLOSED, f"its ledger cannot be read: {books.unreadable}"
     return hardware, closed, note
@@ -183,18 +231,26 @@ def _papers(books: Books) -> tuple[Hardware | None, Code | None, str]:
 
 def _with_masks(state: NodeState, books: Books, hardware: Hardware) -> NodeState:
     taken = held = 0
-    hidden = sum(pod_gpus(pod) for pod in books.foreign) + hardware.out_unnamed
+    hidden = hardware.out_unnamed
     for grant, grant_state in books.live:
-        known, unknown = _where(grant, hardware)
+        known, unknown = _where(books, grant, hardware)
         hidden += unknown
         if grant_state in (State.HELD, State.PROMISED):
             held |= known
         else:
             taken |= known
+    for pod in books.foreign:
+        known, unknown = _where_foreign(books, pod, hardware)
+        taken, hidden = taken | known, hidden + unknown
+    owners = {grant.owner.uid for grant, _ in books.live} | {pod.uid for pod in books.foreign}
+    for uid, uuids in books.got.items():
+        if uid not in owners:
+            taken |= hardware.where(uuids)
     # Devices that the kubelet calls unhealthy and the inventory does not.
     hidden += max(0, hardware.usable - books.node.allocatable)
     out = hardware.out
     free = hardware.shape.everything & ~(taken | held | out)
+    table = None if isinstance(hardware.stock, Unpredictable) else hardware.stock
     return replace(
         state,
         shape=hardware.shape,
@@ -205,22 +261,41 @@ def _with_masks(state: NodeState, books: Books, hardware: Hardware) -> NodeState
         held=held & ~taken & ~out,
         out=out,
         out_note=hardware.out_note,
+        table=table,
+        unconfirmed=books.unconfirmed if table is not None else 0,
     )
 
 
-def _where(grant: Grant, hardware: Hardware) -> tuple[int, int]:
+def _where(books: Books, grant: Grant, hardware: Hardware) -> tuple[int, int]:
     """(positions, number of further GPUs) that a grant takes: UUIDs that the node does not have count as hidden."""
-    if not grant.uuids_known or grant.candidates:
-        return 0, grant.count
-    known = hardware.where(grant.uuids)
-    return known, len(grant.uuids) - known.bit_count()
+    uuids = books.exact(grant.owner.uid, grant.count)
+    if uuids is None:
+        if not grant.uuids_known:
+            return 0, grant.count
+        uuids = grant.uuids
+    known = hardware.where(uuids)
+    return known, len(uuids) - known.bit_count()
+
+
+def _where_foreign(books: Books, pod: PodFacts, hardware: Hardware) -> tuple[int, int]:
+    """The same of a pod without a grant: where nothing is read back, it is a number."""
+    uuids = books.exact(pod.uid, pod_gpus(pod))
+    if uuids is None:
+        return 0, pod_gpus(pod)
+    known = hardware.where(uuids)
+    return known, len(uuids) - known.bit_count()
 
 
 def _holders(books: Books, hardware: Hardware | None) -> tuple[Holder, ...]:
-    """Who holds what, for explanations: grants by position, foreign owners by count."""
+    """Who holds what, for explanations: by position where that is known, by count in any case."""
     granted = [
-        Holder(grant.owner, _where(grant, hardware)[0] if hardware else 0, grant.count, state, grant.occupant)
+        Holder(grant.owner, _where(books, grant, hardware)[0] if hardware else 0, grant.count, state, grant.occupant)
         for grant, state in books.live
     ]
-    foreign = [Holder(owner_of(pod), 0, pod_gpus(pod), None, pod.occupant) for pod in books.foreign]
+    foreign = [
+        Holder(
+            owner_of(pod), _where_foreign(books, pod, hardware)[0] if hardware else 0, pod_gpus(pod), None, pod.occupant
+        )
+        for pod in books.foreign
+    ]
     return (*granted, *foreign)

@@ -66,6 +66,10 @@ def _rejection(
 
 def _placement(view: NodeView, request: GpuRequest, fit: Fit, version: int) -> Placement:
     shape, state = view.state.shape, view.state
+    if shape is not None and fit.candidates:
+        named = tuple(tuple(sorted(view.uuids[gpu] or "" for gpu in positions(gpus))) for gpus in fit.candidates)
+        containers = tuple(_container(request, n, ()) for n in range(len(request.containers)))
+        return Placement(view.name, request, fit, containers, (), state.enforced, version, tuple(sorted(named)))
     if shape is None or not fit.gpus:
         containers = tuple(_container(request, n, ()) for n in range(len(request.containers)))
         return Placement(view.name, request, fit, containers, (), state.enforced, version)

@@ -54,13 +54,48 @@ class Source(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class StockParts:
+    """What hands out GPUs on a node, as its agent sees it. A word is "" where it could not be told.
+
+    Attributes:
+        policy, scope: of the Topology Manager. cpu_manager, memory_manager: their policies.
+        plugin, version: of the device plugin. sharing: how it shares whole GPUs, "" where it does not.
+    """
+
+    policy: str = ""
+    scope: str = ""
+    cpu_manager: str = ""
+    memory_manager: str = ""
+    plugin: str = ""
+    version: str = ""
+    sharing: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a container really got, read back from its node. Identity is the pod's UID; names are for people."""
+
+    pod_uid: str
+    container: str
+    uuids: tuple[str, ...]
+    namespace: str = ""
+    pod: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Inventory:
-    """A `GPUNode` object: what is known of a node's GPUs. Its node UID ties it to one life of the node."""
+    """A `GPUNode` object: what is known of a node's GPUs. Its node UID ties it to one life of the node.
+
+    Attributes:
+        parts: None where no agent tells. given: by pod and container, of those that hold GPUs.
+    """
 
     node: str
     node_uid: str
     source: Source
     topology: NodeTopology
+    parts: StockParts | None = None
+    given: tuple[Given, ...] = ()
 
 
 class Enforcement(StrEnum):

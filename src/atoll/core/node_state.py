@@ -8,6 +8,7 @@ state. With `hidden == 0` there is exactly one.
 from dataclasses import dataclass
 
 from atoll.core.ledger import NodeMode
+from atoll.core.outcomes import OutcomeTable
 from atoll.core.reasons import Code
 from atoll.core.shape import Shape
 
@@ -25,6 +26,8 @@ class NodeState:
         out: lost, unhealthy, quarantined or MIG-split GPUs; they count as taken and reasons name them.
         out_note: what they are, e.g. "2 quarantined".
         enforced: whether a pool switched Atoll on for this node.
+        table: in observe mode, what the node's own parts do with a request; None elsewhere, and where nobody can tell.
+        unconfirmed: owners of which nobody has read back what they got; counted where there is a table.
         closed: a reason code that refuses Restricted here whatever is free (NodeClosed, StaleInventory, Unconfirmed,
             TopologyUnknown for a missing inventory), with the note that says why.
     """
@@ -39,6 +42,8 @@ class NodeState:
     out_note: str = ""
     enforced: bool = False
     mode: NodeMode = NodeMode.ASSUMED
+    table: OutcomeTable | None = None
+    unconfirmed: int = 0
     closed: Code | None = None
     closed_note: str = ""
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from atoll.core.facts import StockParts
 from atoll.core.topology import NodeTopology
 
 
@@ -45,22 +46,10 @@ class OutcomeTable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StockSetup:
-    """What decides on a node which GPUs a pod gets. A word is "" where nobody told it.
-
-    Attributes:
-        topology: in the order of the node's shape.
-        policy, scope: of the Topology Manager. cpu_manager, memory_manager: their policies.
-        plugin, version: of the device plugin. sharing: how it shares whole GPUs.
-    """
+    """What decides on a node which GPUs a pod gets. Attributes: topology: in the order of the node's shape."""
 
     topology: NodeTopology
-    policy: str = ""
-    scope: str = ""
-    cpu_manager: str = ""
-    memory_manager: str = ""
-    plugin: str = ""
-    version: str = ""
-    sharing: str = ""
+    parts: StockParts
 
 
 @dataclass(frozen=True, slots=True)

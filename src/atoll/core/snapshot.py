@@ -106,6 +106,7 @@ def _granted(view: NodeView, placement: Placement) -> NodeView:
         free=state.free & ~gpus,
         hidden=state.hidden if gpus else min(state.hidden + count, state.free.bit_count()),
         count_free=max(0, state.count_free - count),
+        unconfirmed=state.unconfirmed + (state.table is not None),
     )
     return replace(view, state=state, holders=(*view.holders, Holder(NOBODY, gpus, count)))
 
@@ -119,5 +120,6 @@ def _freed(view: NodeView, holder: Holder) -> NodeView:
         held=state.held & ~holder.gpus,
         hidden=max(0, state.hidden - (holder.count - named)),
         count_free=min(state.count, state.count_free + holder.count),
+        unconfirmed=max(0, state.unconfirmed - (holder.count > named and state.table is not None)),
     )
     return replace(view, state=state, holders=tuple(other for other in view.holders if other is not holder))

@@ -17,6 +17,7 @@ class Fit:
         gpus: the best set as a bitmask by position; 0 when granted by count only.
         bound: the scope that binds here; None when the topology does not say.
         degraded: a Preferred grant that spans domains, or of which it is unknown.
+        candidates: where the node's own parts choose, every set that they may give, as bitmasks; then `gpus` is 0.
     """
 
     rank: tuple[int, ...]
@@ -25,6 +26,7 @@ class Fit:
     degraded: bool = False
     lost: Lost | None = None
     uuids_known: bool = True
+    candidates: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ Verdict = Fit | Refusal
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A decision, ready to be recorded. `version` is the snapshot it was made from."""
+    """A decision, ready to be recorded. `version` is the snapshot it was made from; `candidates` are UUIDs."""
 
     node: str
     request: GpuRequest
@@ -59,6 +61,7 @@ class Placement:
     domains: tuple[str, ...]
     enforced: bool
     version: int
+    candidates: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,25 +37,27 @@ def predicted(setup: StockSetup) -> OutcomeTable | Unpredictable:
     topology = setup.topology
     numa = tuple(0 if device.numa is None else 1 << device.numa for device in topology.devices)
     nodes = sorted({device.numa for device in topology.devices if device.numa is not None}) or [0]
-    manager = topology_manager(setup.policy, setup.scope or TopologyScope.CONTAINER, {}, dict.fromkeys(nodes))
+    manager = topology_manager(
+        setup.parts.policy, setup.parts.scope or TopologyScope.CONTAINER, {}, dict.fromkeys(nodes)
+    )
     if isinstance(manager, NotStarted):
         return Unpredictable((f"a kubelet does not start like this: {manager.why}",))
     return StockNode(Devices(numa, mask_of(nodes)), _scores(topology), manager)
 
 
 def _plugin(setup: StockSetup) -> Iterator[str]:
-    if not setup.plugin:
+    if not setup.parts.plugin:
         yield "the device plugin was not seen"
-    elif setup.plugin != PLUGIN:
-        yield f"what {setup.plugin} prefers is not modelled"
-    elif within(parse_version(setup.version), *MODELLED) is not True:
-        version = setup.version or "an unknown version"
+    elif setup.parts.plugin != PLUGIN:
+        yield f"what {setup.parts.plugin} prefers is not modelled"
+    elif within(parse_version(setup.parts.version), *MODELLED) is not True:
+        version = setup.parts.version or "an unknown version"
         yield f"{PLUGIN} {version} is not one of those modelled, {MODELLED[0]} to below {MODELLED[1]}"
 
 
 def _sharing(setup: StockSetup) -> Iterator[str]:
-    if setup.sharing:
-        yield f"GPUs are shared ({setup.sharing}): two that a pod gets may be replicas of one"
+    if setup.parts.sharing:
+        yield f"GPUs are shared ({setup.parts.sharing}): two that a pod gets may be replicas of one"
     split = [device.index for device in setup.topology.devices if device.mig]
     if split:
         yield f"GPU {ranges(split)} is split by MIG"
@@ -82,18 +84,18 @@ def _links(setup: StockSetup) -> Iterator[str]:
 
 
 def _kubelet(setup: StockSetup) -> Iterator[str]:
-    if not setup.policy:
+    if not setup.parts.policy:
         yield "the Topology Manager policy is not known"
-    elif setup.policy != TopologyPolicy.NONE:
+    elif setup.parts.policy != TopologyPolicy.NONE:
         nowhere = [device.index for device in setup.topology.devices if device.numa is None]
         if nowhere:
             yield f"the NUMA node of GPU {ranges(nowhere)} is not known, and the Topology Manager goes by it"
         if any(device.numa is not None and device.numa >= BITS for device in setup.topology.devices):
             yield f"a NUMA node beyond {BITS - 1} is none that a kubelet counts"
-        if setup.cpu_manager not in NOT_STATIC:
-            yield f"CPU manager policy {setup.cpu_manager} moves the Topology Manager's choice"
-        if setup.memory_manager not in NOT_STATIC:
-            yield f"Memory manager policy {setup.memory_manager} moves the Topology Manager's choice"
+        if setup.parts.cpu_manager not in NOT_STATIC:
+            yield f"CPU manager policy {setup.parts.cpu_manager} moves the Topology Manager's choice"
+        if setup.parts.memory_manager not in NOT_STATIC:
+            yield f"Memory manager policy {setup.parts.memory_manager} moves the Topology Manager's choice"
 
 
 _CHECKS: tuple[Callable[[StockSetup], Iterator[str]], ...] = (_plugin, _sharing, _hardware, _links, _kubelet)

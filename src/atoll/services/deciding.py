@@ -123,6 +123,7 @@ def _grant(pod: PodFacts, placement: Placement, mode: NodeMode) -> Grant:
         lost=fit.lost,
         uuids_known=fit.uuids_known,
         domains=placement.domains,
+        candidates=placement.candidates,
         pod_version=pod.version,
         occupant=pod.occupant,
     )

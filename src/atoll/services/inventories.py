@@ -7,7 +7,7 @@ largest part of the service's memory.
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from atoll.core.facts import Inventory, Source
+from atoll.core.facts import Given, Inventory, Source, StockParts
 from atoll.core.topology import NodeTopology
 
 MODELS_MAX = 4096
@@ -21,12 +21,23 @@ class Filed:
     source: Source
     model: NodeTopology
     uuids: tuple[str | None, ...]
+    parts: StockParts | None = None
+    given: tuple[Given, ...] = ()
+
+    def describes_as(self, other: "Filed") -> bool:
+        """Whether both say the same of the node's hardware and parts; who holds what is another matter."""
+        return self.model is other.model and (self.node_uid, self.source, self.uuids, self.parts) == (
+            other.node_uid,
+            other.source,
+            other.uuids,
+            other.parts,
+        )
 
     def inventory(self, node: str) -> Inventory:
         """As it was put."""
         named = zip(self.model.devices, self.uuids, strict=True)
         devices = tuple(replace(device, uuid=uuid) for device, uuid in named)
-        return Inventory(node, self.node_uid, self.source, self.model.with_devices(devices))
+        return Inventory(node, self.node_uid, self.source, self.model.with_devices(devices), self.parts, self.given)
 
 
 class Inventories:
@@ -39,18 +50,26 @@ class Inventories:
         devices = inventory.topology.devices
         model = inventory.topology.with_devices(tuple(replace(device, uuid=None) for device in devices))
         uuids = tuple(device.uuid for device in devices)
-        self._filed[inventory.node] = Filed(inventory.node_uid, inventory.source, _shared(model), uuids)
+        parts = None if inventory.parts is None else _one(inventory.parts)
+        self._filed[inventory.node] = Filed(
+            inventory.node_uid, inventory.source, _shared(model), uuids, parts, inventory.given
+        )
 
     def drop(self, node: str) -> None:
         self._filed.pop(node, None)
 
     def filed(self, node: str) -> Filed | None:
-        """What is kept; another object after each `put`, so that its identity says whether something is new."""
+        """What is kept; another object after each `put`."""
         return self._filed.get(node)
 
     def get(self, node: str) -> Inventory | None:
         filed = self._filed.get(node)
         return None if filed is None else filed.inventory(node)
+
+
+@lru_cache(maxsize=MODELS_MAX)
+def _one(parts: StockParts) -> StockParts:
+    return parts
 
 
 @lru_cache(maxsize=MODELS_MAX)

@@ -30,7 +30,9 @@ from atoll.core.facts import NodeConfig, NodeConfigObject, NodeFacts, PodFacts
 from atoll.core.fleet import Fleet
 from atoll.core.ledger import Grant, LedgerRecord, fault_of
 from atoll.core.lifecycle import State
+from atoll.core.outcomes import Predict
 from atoll.core.view import NodeView
+from atoll.models.setup import predicted
 from atoll.services.inventories import Filed, Inventories
 
 GONE_MAX = 100_000
@@ -46,9 +48,14 @@ def is_newer(version: str, than: str) -> bool:
 
 
 class Mirror:
-    """Invariant: after `refresh`, the fleet holds exactly the views that `view` would make now."""
+    """Invariant: after `refresh`, the fleet holds exactly the views that `view` would make now.
 
-    def __init__(self) -> None:
+    Args:
+        predict: what the stock parts of a node hand out.
+    """
+
+    def __init__(self, predict: Predict = predicted) -> None:
+        self._predict = predict
         self.nodes: dict[str, NodeFacts] = {}
         self.pods: dict[str, PodFacts] = {}
         self.inventories = Inventories()
@@ -176,7 +183,9 @@ class Mirror:
         record = record or self.record(node)
         pods = (self.pods[uid] for uid in self._on_node.get(node, ()) if uid not in without)
         states = ((g, self.state(g, node)) for g in record.grants if g.owner.uid not in without)
-        return view_of(books_of(facts, self.config(node), self._hardware_of(node), record, pods, states))
+        filed = self.inventories.filed(node)
+        given = filed.given if filed and filed.node_uid == facts.uid else ()
+        return view_of(books_of(facts, self.config(node), self._hardware_of(node), record, pods, states, given))
 
     def refresh(self) -> tuple[tuple[str, ...], bool]:
         """Make the views of marked nodes; returns these nodes, and whether the state of one is another one now."""
@@ -281,10 +290,11 @@ class Mirror:
         if filed is None:
             return None
         made = self._hardware.get(node)
-        if made is None or made[0] is not filed or made[1] != config:
-            same = made is not None and made[0] is filed and made[1].partitions == config.partitions
+        if made is None or not made[0].describes_as(filed) or made[1] != config:
+            same = made is not None and made[0].describes_as(filed) and made[1].partitions == config.partitions
             like = made[2] if made and same else None
-            made = self._hardware[node] = (filed, config, hardware_of(filed.inventory(node), config, like))
+            hardware = hardware_of(filed.inventory(node), config, like, self._predict)
+            made = self._hardware[node] = (filed, config, hardware)
         return made[2]
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from atoll.adapters.kube import wire_atoll as wire
 from atoll.adapters.kube.names import API_VERSION
-from atoll.core.facts import Inventory, NamedPartition, NodeConfigObject, Requirement, Source
+from atoll.core.facts import Given, Inventory, NamedPartition, NodeConfigObject, Requirement, Source, StockParts
 from atoll.core.topology import Device, Nic, NodeTopology, PairLink
 
 _encoder = msgspec.json.Encoder()
@@ -38,7 +38,8 @@ def inventory_of(node: wire.GpuNode) -> Inventory | None:
         _nics_of(status.nics, len(devices)),
         nics_known=status.nics_known,
     )
-    return Inventory(node.metadata.name, status.node_uid, status.source, topology)
+    parts, given = _parts_of(status), tuple(_given_of(each) for each in status.containers)
+    return Inventory(node.metadata.name, status.node_uid, status.source, topology, parts, given)
 
 
 def gpu_node_json(inventory: Inventory) -> bytes:
@@ -75,8 +76,42 @@ def status_of(inventory: Inventory) -> wire.GpuNodeStatus:
             for nic in topology.nics
         ),
         nics_known=topology.nics_known,
+        kubelet=_wire_kubelet(inventory.parts) if inventory.parts else None,
+        device_plugin=_wire_plugin(inventory.parts) if inventory.parts else None,
+        containers=tuple(
+            wire.GivenContainer(each.namespace, each.pod, each.container, each.uuids, each.pod_uid)
+            for each in inventory.given
+        ),
         gpus=len(topology.devices),
     )
+
+
+def _parts_of(status: wire.GpuNodeStatus) -> StockParts | None:
+    """None where the object says nothing of kubelet or plugin, as one that was published by hand."""
+    if status.kubelet is None and status.device_plugin is None:
+        return None
+    kubelet, plugin = status.kubelet or wire.KubeletPolicies(), status.device_plugin or wire.DevicePlugin()
+    return StockParts(
+        policy=kubelet.topology_manager_policy,
+        scope=kubelet.topology_manager_scope,
+        cpu_manager=kubelet.cpu_manager_policy,
+        memory_manager=kubelet.memory_manager_policy,
+        plugin=plugin.name,
+        version=plugin.version,
+        sharing=plugin.sharing,
+    )
+
+
+def _wire_kubelet(parts: StockParts) -> wire.KubeletPolicies:
+    return wire.KubeletPolicies(parts.policy, parts.scope, parts.cpu_manager, parts.memory_manager)
+
+
+def _wire_plugin(parts: StockParts) -> wire.DevicePlugin:
+    return wire.DevicePlugin(parts.plugin, parts.version, parts.sharing)
+
+
+def _given_of(each: wire.GivenContainer) -> Given:
+    return Given(each.pod_uid, each.container, each.uuids, each.namespace, each.pod)
 
 
 def config_of(config: wire.NodeConfig) -> NodeConfigObject:

@@ -22,6 +22,7 @@ CANDIDATES_MAX = 1024
 RECORD_MAX = 262_144
 NICS_MAX = 128
 NAMES_MAX = 1024
+CONTAINERS_READ_MAX = 1024
 
 Word = Annotated[str, Meta(max_length=253)]
 Text = Annotated[str, Meta(max_length=4096)]
@@ -170,6 +171,29 @@ class Nic(Struct, frozen=True):
     links: Annotated[tuple[NicLink, ...], Meta(max_length=GPUS_MAX)] = ()
 
 
+class KubeletPolicies(Struct, frozen=True):
+    topology_manager_policy: Word = ""
+    topology_manager_scope: Word = ""
+    cpu_manager_policy: Word = ""
+    memory_manager_policy: Word = ""
+
+
+class DevicePlugin(Struct, frozen=True):
+    name: Word = ""
+    version: Word = ""
+    sharing: Word = ""
+
+
+class GivenContainer(Struct, frozen=True):
+    """What one container really got."""
+
+    namespace: Word
+    pod: Word
+    container: Word
+    uuids: Uuids
+    pod_uid: Word = msgspec.field(default="", name="podUID")
+
+
 class GpuNodeStatus(Struct, frozen=True):
     node_uid: Word = msgspec.field(name="nodeUID")
     source: Source
@@ -178,6 +202,9 @@ class GpuNodeStatus(Struct, frozen=True):
     links: Annotated[tuple[Link, ...], Meta(max_length=GPUS_MAX * (GPUS_MAX - 1) // 2)] = ()
     nics: Annotated[tuple[Nic, ...], Meta(max_length=NICS_MAX)] = ()
     nics_known: bool = False
+    kubelet: KubeletPolicies | None = None
+    device_plugin: DevicePlugin | None = None
+    containers: Annotated[tuple[GivenContainer, ...], Meta(max_length=CONTAINERS_READ_MAX)] = ()
     gpus: Small | None = None  # for people, never read
 
 

@@ -3,9 +3,8 @@
 Nodes of one model and one setup share a table, and nodes of one state share its answers.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache, reduce
-from itertools import combinations
 from math import comb
 from operator import or_
 
@@ -14,15 +13,11 @@ from atoll.core.audit.fragments import is_whole, verdict_on
 from atoll.core.audit.models import Model
 from atoll.core.audit.occupancy import Occupancy
 from atoll.core.audit.report import Prospect, StockSizeView, StockView
-from atoll.core.gpuset import mask_of, positions
+from atoll.core.facts import StockParts
+from atoll.core.observed import STATES_MAX, states
 from atoll.core.outcomes import OutcomeTable, Predict, StockSetup, Unpredictable
 from atoll.core.shape import Shape
 from atoll.core.verdict import Fit
-
-STATES_MAX = 512
-"""Possible states of one node that are looked through; with 3 of 12 unknown there are 220."""
-
-Words = tuple[str, str, str, str, str, str, str]
 
 
 class Stock:
@@ -30,7 +25,7 @@ class Stock:
 
     def __init__(self, plugins: Plugins, predict: Predict) -> None:
         self._plugins, self._predict = plugins, predict
-        self._tables: dict[tuple[Model, Words], OutcomeTable | Unpredictable] = {}
+        self._tables: dict[tuple[Model, StockParts], OutcomeTable | Unpredictable] = {}
 
     def of(self, occupancy: Occupancy, sizes: Sequence[int]) -> StockView:
         """What a pod of each size would get on the node now."""
@@ -51,18 +46,18 @@ class Stock:
             return Unpredictable(("no source lists the GPUs",))
         kubelet = occupancy.node.machine.kubelet if occupancy.node.machine else None
         plugin = self._plugins.of(occupancy.node.name)
-        words = (
-            policy_of(occupancy),
-            kubelet.topology_manager_scope if kubelet else "",
-            kubelet.cpu_manager if kubelet else "",
-            kubelet.memory_manager if kubelet else "",
-            plugin.name if plugin else "",
-            plugin.version if plugin else "",
-            sharing_of(occupancy, plugin),
+        parts = StockParts(
+            policy=policy_of(occupancy),
+            scope=kubelet.topology_manager_scope if kubelet else "",
+            cpu_manager=kubelet.cpu_manager if kubelet else "",
+            memory_manager=kubelet.memory_manager if kubelet else "",
+            plugin=plugin.name if plugin else "",
+            version=plugin.version if plugin else "",
+            sharing=sharing_of(occupancy, plugin),
         )
-        known = self._tables.get((model, words))
+        known = self._tables.get((model, parts))
         if known is None:
-            known = self._tables[model, words] = self._predict(StockSetup(model.topology, *words))
+            known = self._tables[model, parts] = self._predict(StockSetup(model.topology, parts))
         return known
 
 
@@ -84,11 +79,6 @@ def _prospect(table: OutcomeTable, shape: Shape, free: int, hidden: int, size: i
         fails=any(each.fails for each in told),
         asks=any(each.asks for each in told),
     )
-
-
-def states(free: int, hidden: int) -> Iterator[int]:
-    """Every set of GPUs that may be what is really free."""
-    return (free & ~mask_of(taken) for taken in combinations(positions(free), hidden))
 
 
 def stock_sizes(

@@ -1,0 +1,54 @@
+"""A node whose own parts choose the GPUs: a request fits when every outcome in every possible state of it is right.
+
+The kubelet admits pods one after the other, and the choice for one depends on who came before. So one owner at a time
+is let in: until it is read back what an earlier one got, the node takes no other pod that asks for GPUs.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import reduce
+from itertools import combinations
+from math import comb
+from operator import or_
+
+from atoll.core.gpuset import mask_of, positions
+from atoll.core.outcomes import OutcomeTable
+
+STATES_MAX = 512
+"""Possible states of one node that are looked through; with 3 of 12 GPUs hidden there are 220."""
+
+SETS_MAX = 1024
+"""Sets that one grant may hold as candidates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """What may become of a pod, over all states.
+
+    Attributes:
+        given: (free GPUs of the state, set that it gets), in a stated order. fails: the pod may fail after its Binding.
+    """
+
+    given: tuple[tuple[int, int], ...]
+    fails: bool
+
+    @property
+    def sets(self) -> tuple[int, ...]:
+        """Every set that it may get, lowest positions first."""
+        return tuple(sorted({gpus for _, gpus in self.given}, key=positions))
+
+
+def states(free: int, hidden: int) -> Iterator[int]:
+    """Every set of GPUs that may be what is really free."""
+    return (free & ~mask_of(taken) for taken in combinations(positions(free), hidden))
+
+
+def foreseen(table: OutcomeTable, free: int, hidden: int, count: int) -> Foreseen | None:
+    """What a pod of one container may get; None where there is too much to look through."""
+    if comb(free.bit_count(), hidden) > STATES_MAX:
+        return None
+    told = [(state, table.outcomes(state, count)) for state in states(free, hidden)]
+    if len(reduce(or_, (outcomes.sets for _, outcomes in told), frozenset[int]())) > SETS_MAX:
+        return None
+    given = tuple((state, gpus) for state, outcomes in told for gpus in sorted(outcomes.sets))
+    return Foreseen(given, fails=not all(outcomes.sure for _, outcomes in told))
