@@ -78,15 +78,37 @@ def bridged(topology: NodeTopology) -> NodeTopology:
     return replace(topology, links=links)
 
 
+def paired(topology: NodeTopology) -> NodeTopology:
+    """PIX inside pairs, NODE between the pairs of an island."""
+    links = tuple(
+        tuple(
+            replace(link, pcie=PcieLink.NODE) if link.pcie is PcieLink.PIX and a // 2 != b // 2 else link
+            for b, link in enumerate(row)
+        )
+        for a, row in enumerate(topology.links)
+    )
+    return replace(topology, links=links)
+
+
 def test_a_grant_holds_every_set_that_the_node_may_give() -> None:
     fleet = Fleet()
-    fleet.put(view(got=[got("a", 0)]))
+    fleet.put(view(got=[got("a", 0, 1)]))
 
     placed = decide(fleet.snapshot(), wish(4))
 
     assert isinstance(placed, Placement)
-    assert placed.candidates == (uuids(4, 5, 6, 7),)
+    # Who holds two GPUs may leave before the pod is admitted, and then the other island is whole too.
+    assert placed.candidates == (uuids(0, 1, 2, 3), uuids(4, 5, 6, 7))
     assert not placed.fit.uuids_known
+
+
+def test_what_is_right_now_is_refused_where_somebody_s_leaving_may_make_it_wrong() -> None:
+    one = view(got=[got("a", 4, 5, 6, 7)], topology=paired(BOARD))
+    four = view(got=[got(f"p{gpu}", gpu) for gpu in range(4, 8)], topology=paired(BOARD))
+
+    assert isinstance(verdict(wish(3), one), Fit)
+    # With one of four gone, a pair of the whole island and the GPU that became free keep the other pair together.
+    assert refused(wish(3), four)[0] is Code.FRAGMENTED
 
 
 def test_what_bridges_across_islands_may_split_is_refused_although_both_islands_are_free() -> None:

@@ -12,7 +12,7 @@ from atoll.core.geometry import geometry_of
 from atoll.core.gpuset import positions
 from atoll.core.ledger import Lost
 from atoll.core.node_state import NodeState
-from atoll.core.observed import foreseen
+from atoll.core.observed import foreseen, states
 from atoll.core.outcomes import OutcomeTable
 from atoll.core.reasons import Code
 from atoll.core.request import ContainerAsk, GpuRequest, Policy
@@ -126,7 +126,7 @@ def _chosen_there(state: NodeState, shape: Shape, table: OutcomeTable, request: 
         if loose:
             return by_count(request)
         return refusal(state, request, Code.TOPOLOGY_UNKNOWN, "only pods of one container with GPUs are foreseen")
-    told = foreseen(table, state.free, state.hidden, request.gpus)
+    told = foreseen(table, state.free, state.hidden, state.owners, request.gpus)
     if told is None:
         return by_count(request) if loose else refusal(state, request, Code.TOPOLOGY_UNKNOWN)
     if told.fails:
@@ -137,7 +137,9 @@ def _chosen_there(state: NodeState, shape: Shape, table: OutcomeTable, request: 
         note = f"of {len(told.sets)} sets that the device plugin may give {len(split)} are not surely in one domain"
         return refusal(state, request, Code.FRAGMENTED, note)
     lost = _lost(shape, split) if split else None
-    rank = max(_rank_of(shape, chooser, free, gpus, loose=loose) for free, gpus in told.given)
+    # How good the node is for the pod goes by what is there now.
+    now = set(states(state.free, state.hidden))
+    rank = max(_rank_of(shape, chooser, free, gpus, loose=loose) for free, gpus in told.given if free in now)
     bound = chooser.rule.bound if chooser.rule.ever else None
     return Fit(rank, 0, bound, degraded=bool(split), lost=lost, uuids_known=False, candidates=told.sets)
 

@@ -232,6 +232,7 @@ def _papers(books: Books) -> tuple[Hardware | None, Code | None, str]:
 def _with_masks(state: NodeState, books: Books, hardware: Hardware) -> NodeState:
     taken = held = 0
     hidden = hardware.out_unnamed
+    table = None if isinstance(hardware.stock, Unpredictable) else hardware.stock
     for grant, grant_state in books.live:
         known, unknown = _where(books, grant, hardware)
         hidden += unknown
@@ -250,7 +251,6 @@ def _with_masks(state: NodeState, books: Books, hardware: Hardware) -> NodeState
     hidden += max(0, hardware.usable - books.node.allocatable)
     out = hardware.out
     free = hardware.shape.everything & ~(taken | held | out)
-    table = None if isinstance(hardware.stock, Unpredictable) else hardware.stock
     return replace(
         state,
         shape=hardware.shape,
@@ -263,6 +263,7 @@ def _with_masks(state: NodeState, books: Books, hardware: Hardware) -> NodeState
         out_note=hardware.out_note,
         table=table,
         unconfirmed=books.unconfirmed if table is not None else 0,
+        owners=() if table is None else tuple(sorted(filter(None, map(hardware.where, books.got.values())))),
     )
 
 

@@ -28,6 +28,7 @@ class NodeState:
         enforced: whether a pool switched Atoll on for this node.
         table: in observe mode, what the node's own parts do with a request; None elsewhere, and where nobody can tell.
         unconfirmed: owners of which nobody has read back what they got; counted where there is a table.
+        owners: what each of the others holds, as sorted bitmasks; kept where there is a table.
         closed: a reason code that refuses Restricted here whatever is free (NodeClosed, StaleInventory, Unconfirmed,
             TopologyUnknown for a missing inventory), with the note that says why.
     """
@@ -44,6 +45,7 @@ class NodeState:
     mode: NodeMode = NodeMode.ASSUMED
     table: OutcomeTable | None = None
     unconfirmed: int = 0
+    owners: tuple[int, ...] = ()
     closed: Code | None = None
     closed_note: str = ""
 

@@ -120,6 +120,7 @@ def _freed(view: NodeView, holder: Holder) -> NodeView:
         held=state.held & ~holder.gpus,
         hidden=max(0, state.hidden - (holder.count - named)),
         count_free=min(state.count, state.count_free + holder.count),
+        owners=tuple(owner for owner in state.owners if owner != holder.gpus),
         unconfirmed=max(0, state.unconfirmed - (holder.count > named and state.table is not None)),
     )
     return replace(view, state=state, holders=tuple(other for other in view.holders if other is not holder))
