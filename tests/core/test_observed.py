@@ -156,8 +156,8 @@ def test_a_container_of_a_pod_that_is_gone_keeps_its_gpus_until_the_node_lets_go
     assert view(got=[got("dead", 2, 3)]).state.free == 0xFF & ~mask_of([2, 3])
 
 
-def test_an_ended_pod_holds_nothing_although_the_node_still_names_it() -> None:
-    assert view(replace(pod("a", 2), ended=True), got=[got("a", 2, 3)]).state.free == 0xFF
+def test_an_ended_pod_too_keeps_its_gpus_until_the_node_lets_go() -> None:
+    assert view(replace(pod("a", 2), ended=True), got=[got("a", 2, 3)]).state.free == 0xFF & ~mask_of([2, 3])
 
 
 def test_what_the_node_really_gave_counts_and_not_what_was_granted() -> None:

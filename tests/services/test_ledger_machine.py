@@ -4,7 +4,7 @@ The simulation draws likely runs; this machine looks for short ones. Every ledge
 lands by the simulation's checks, which know nothing of the service's memory.
 """
 
-from collections import deque
+from collections import Counter, deque
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -36,7 +36,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.now = 0.0
         self.cluster = FakeCluster()
         self.boards = {name: machine(name, (2, 2)) for name in NODES}
-        self.checks = Checks(self.cluster, Timeline(), self.boards)
+        self.checks = Checks(self.cluster, Timeline(), self.boards, Counter())
         self.cluster.put_config(NodeConfigObject("all", enforcement=Enforcement.ENFORCE))
         for name, board in self.boards.items():
             self.cluster.put_node(NodeFacts(name, f"{name}-uid", 4, 4))

@@ -20,6 +20,8 @@ FOUND = {
     568: "the nodes of the last question were taken for a nominated node's and forgotten",
     5681: "a pod that only a read had shown was never said to be gone",
     6496: "the same, and its grant stayed in the ledger",
+    15: "on an observed node that nobody could foresee, grants named GPUs that the node did not give",
+    242: "what an ended pod held counted as free while its node still held it",
     1122: "two instances corrected each other's refusal on a pod for ever",
 }
 """Seeds that once found something, and what it was."""

@@ -10,7 +10,7 @@ from functools import lru_cache
 from atoll.core.containers import STEPS_PER_SET, Plan, SearchEnded, never_fits, plan_of, plan_within, policies
 from atoll.core.geometry import geometry_of
 from atoll.core.gpuset import positions
-from atoll.core.ledger import Lost
+from atoll.core.ledger import Lost, NodeMode
 from atoll.core.node_state import NodeState
 from atoll.core.observed import foreseen, states
 from atoll.core.outcomes import OutcomeTable
@@ -82,6 +82,8 @@ def _restricted(state: NodeState, request: GpuRequest) -> Verdict:
     several = len(request.containers) > 1
     if never or request.gpus > shape.count or (several and known and _never_fits(shape, request)):
         return refusal(state, request, Code.NO_DOMAIN_LARGE_ENOUGH, _never_note(shape, request))
+    if state.unconfirmed:
+        return _unconfirmed(state, request)
     if state.table is not None:
         return _chosen_there(state, shape, state.table, request)
     found = best_plan(shape, request, state.surely_free & ~shape.unnamed)
@@ -101,12 +103,15 @@ def _preferred(state: NodeState, request: GpuRequest) -> Verdict:
     wanted, shape = request.gpus, state.shape
     if state.closed is Code.NOT_READY:
         return refusal(state, request, Code.NOT_READY, state.closed_note)
+    if state.unconfirmed:
+        return _unconfirmed(state, request)
     if shape is not None and state.closed not in UNTRUSTED:
         if state.table is not None:
             return _chosen_there(state, shape, state.table, request)
         if state.free.bit_count() - state.hidden < wanted:
             return _too_few(state, request)
-        found = best_plan(shape, request, state.surely_free & ~shape.unnamed)
+        # Where the node chooses for itself and nobody can tell how, a name would be a lie.
+        found = best_plan(shape, request, state.surely_free & ~shape.unnamed) if _ours_to_choose(state) else None
         if found is not None:
             return found[0]
     if state.count_free < wanted:
@@ -114,11 +119,18 @@ def _preferred(state: NodeState, request: GpuRequest) -> Verdict:
     return by_count(request)
 
 
+def _ours_to_choose(state: NodeState) -> bool:
+    return state.mode is not NodeMode.OBSERVE
+
+
+def _unconfirmed(state: NodeState, request: GpuRequest) -> Refusal:
+    """Any further pod might be admitted before an earlier one, and take what that one was promised."""
+    owners = f"{state.unconfirmed} owner{'' if state.unconfirmed == 1 else 's'} not read back yet"
+    return refusal(state, request, Code.UNCONFIRMED, owners)
+
+
 def _chosen_there(state: NodeState, shape: Shape, table: OutcomeTable, request: GpuRequest) -> Verdict:
     """Where the node's own parts choose: the worst of their choices must do."""
-    if state.unconfirmed:
-        others = f"{state.unconfirmed} owner{'' if state.unconfirmed == 1 else 's'} not read back yet"
-        return refusal(state, request, Code.UNCONFIRMED, others)
     if state.free.bit_count() - state.hidden < request.gpus:
         return _too_few(state, request)
     loose = not restricted(request)

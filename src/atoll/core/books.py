@@ -134,7 +134,7 @@ class Books:
         hardware: None where no inventory was published.
         live: grants of the ledger that still hold, with their state.
         foreign: pods on the node that hold GPUs without a grant.
-        got: UUIDs by pod UID, as read back from the node; of a pod that is gone too, until the node lets go.
+        got: UUIDs by pod UID, as read back from the node; of pods that have ended or are gone too, until it lets go.
     """
 
     node: NodeFacts
@@ -152,9 +152,12 @@ class Books:
 
     @property
     def unconfirmed(self) -> int:
-        """Owners of which nobody has read back what they got."""
-        owners = [(grant.owner.uid, grant.count) for grant, _ in self.live]
-        owners += [(pod.uid, pod_gpus(pod)) for pod in self.foreign]
+        """Owners of which nobody has read back what they got; where nothing is foreseen, only those of whom it was."""
+        if self.config.mode is not NodeMode.OBSERVE:
+            return 0
+        foreseen = self.hardware is not None and not isinstance(self.hardware.stock, Unpredictable)
+        owners = [(grant.owner.uid, grant.count) for grant, _ in self.live if foreseen or grant.candidates]
+        owners += [(pod.uid, pod_gpus(pod)) for pod in self.foreign if foreseen]
         return sum(self.exact(uid, count) is None for uid, count in owners)
 
 
@@ -174,17 +177,16 @@ def books_of(
     """
     live = tuple((grant, state) for grant, state in grant_states if state not in (State.RELEASING, State.RELEASED))
     granted = {grant.owner.uid for grant, _ in live}
-    pods = {pod.uid: pod for pod in on_node}
     foreign = tuple(
         sorted(
-            (pod for pod in pods.values() if pod.uid not in granted and not holds_nothing(pod) and pod_gpus(pod)),
+            (pod for pod in on_node if pod.uid not in granted and not holds_nothing(pod) and pod_gpus(pod)),
             key=lambda pod: (pod.namespace, pod.name, pod.uid),
         )
     )
     got: dict[str, frozenset[str]] = {}
-    for each in given:
-        if each.pod_uid not in pods or not holds_nothing(pods[each.pod_uid]):
-            got[each.pod_uid] = got.get(each.pod_uid, frozenset()) | frozenset(each.uuids)
+    # Elsewhere a grant names its GPUs, and nothing makes that true afterwards.
+    for each in given if config.mode is NodeMode.OBSERVE else ():
+        got[each.pod_uid] = got.get(each.pod_uid, frozenset()) | frozenset(each.uuids)
     return Books(node, config, hardware, live, foreign, record.unreadable, got)
 
 
@@ -202,6 +204,7 @@ def view_of(books: Books) -> NodeView:
         mode=books.config.mode,
         closed=closed,
         closed_note=note,
+        unconfirmed=books.unconfirmed,
     )
     if hardware is not None:
         state = _with_masks(state, books, hardware)
@@ -262,7 +265,6 @@ def _with_masks(state: NodeState, books: Books, hardware: Hardware) -> NodeState
         out=out,
         out_note=hardware.out_note,
         table=table,
-        unconfirmed=books.unconfirmed if table is not None else 0,
         owners=() if table is None else tuple(sorted(filter(None, map(hardware.where, books.got.values())))),
     )
 

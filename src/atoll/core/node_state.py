@@ -27,7 +27,7 @@ class NodeState:
         out_note: what they are, e.g. "2 quarantined".
         enforced: whether a pool switched Atoll on for this node.
         table: in observe mode, what the node's own parts do with a request; None elsewhere, and where nobody can tell.
-        unconfirmed: owners of which nobody has read back what they got; counted where there is a table.
+        unconfirmed: in observe mode, owners of which nobody has read back what they got.
         owners: what each of the others holds, as sorted bitmasks; kept where there is a table.
         closed: a reason code that refuses Restricted here whatever is free (NodeClosed, StaleInventory, Unconfirmed,
             TopologyUnknown for a missing inventory), with the note that says why.

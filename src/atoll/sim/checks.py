@@ -16,6 +16,7 @@ from atoll.core.scope import Scope
 from atoll.core.topology import NodeTopology
 from atoll.sim.api import FakeCluster
 from atoll.sim.clock import Timeline
+from atoll.sim.net import Marks
 
 KNOWN_BY_ALL_S = 20.0
 """No watch lags so far behind, and no write of an earlier decision lands so late."""
@@ -28,13 +29,17 @@ class Violation(AssertionError):
 class Checks:
     """Watches a cluster from its first object on."""
 
-    def __init__(self, cluster: FakeCluster, timeline: Timeline, machines: Mapping[str, NodeTopology]) -> None:
+    def __init__(
+        self, cluster: FakeCluster, timeline: Timeline, machines: Mapping[str, NodeTopology], marks: Marks
+    ) -> None:
         """`machines` is how each node really is, by name; entries may be replaced while the run goes on."""
-        self._cluster, self._timeline, self._machines = cluster, timeline, machines
+        self._cluster, self._timeline, self._machines, self._marks = cluster, timeline, machines, marks
         self._strangers: dict[str, float] = {}  # UID of a pod that was bound without us -> since when
         self._before: dict[str, LedgerRecord] = {}
         self._holders: dict[str, dict[str, str]] = {}  # node -> UUID -> pod that runs with it, by its Binding
         self._replaced: set[str] = set()  # nodes of a second life: the service may not have seen it yet
+        self._granted_at: dict[str, float] = {}
+        self._disturbed: dict[str, float] = {}  # node -> when something happened there that nobody could foresee
         cluster.watchers.insert(0, self._told)
 
     def _told(self, _: Kind, event: WatchEvent) -> None:
@@ -58,6 +63,7 @@ class Checks:
 
     def _ledger_written(self, old: LedgerRecord, new: LedgerRecord) -> None:
         if new.unreadable or old.unreadable:
+            self.disturbed(new.node)
             return  # a person's edit, which the workload made on purpose
         if fault := fault_of(new.grants):
             raise Violation(f"1: ledger of {new.node} says that {fault}")
@@ -70,6 +76,7 @@ class Checks:
         known = {grant.owner.uid for grant in old.grants}
         for grant in new.grants:
             if grant.owner.uid not in known:
+                self._granted_at[grant.owner.uid] = self._timeline.now
                 self._granted(grant, new.node)
                 if grant.enforced and new.node not in self._replaced:
                     self._within_capacity(new)
@@ -135,6 +142,27 @@ class Checks:
             if uuid in holders:
                 raise Violation(f"1: {uuid} on {node} was given to {pod.uid} while {holders[uuid]} has it")
             holders[uuid] = pod.uid
+
+    def disturbed(self, node: str) -> None:
+        """A stranger was started, or a GPU fell sick or well: what was foreseen before need not come."""
+        self._disturbed[node] = self._timeline.now
+
+    def started(self, pod: PodFacts, uuids: frozenset[str]) -> None:
+        """A node's own parts gave the pod these GPUs."""
+        node, grant = self._cluster.allocations.get(pod.uid, (pod.node, None))
+        if grant is None or not grant.enforced:
+            self.disturbed(pod.node)
+            return
+        calm = self._granted_at.get(pod.uid, 0.0) > self._disturbed.get(node, -KNOWN_BY_ALL_S) + KNOWN_BY_ALL_S
+        if node in self._replaced or not grant.candidates or not calm:
+            return
+        if frozenset(uuids) not in map(frozenset, grant.candidates):
+            raise Violation(f"2: {pod.uid} got {sorted(uuids)} on {node}, which is none of its candidates")
+        request = request_of(pod.ask)
+        if grant.policy is Policy.RESTRICTED and isinstance(request, GpuRequest):
+            self._marks["observed a Restricted pod"] += 1
+            if not in_one_domain(self._machines[node], uuids, request.scopes, request.gpus):
+                raise Violation(f"3: Restricted {pod.uid} got {sorted(uuids)} on {node}, over several domains")
 
     def _leave(self, uid: str) -> None:
         for holders in self._holders.values():

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from atoll.core.facts import Inventory, NodeConfigObject, NodeFacts, Source
+from atoll.core.facts import NodeConfigObject, NodeFacts
 from atoll.core.ledger import LedgerRecord
 from atoll.core.topology import Health, NodeTopology
 from atoll.sim.api import FakeCluster
@@ -13,6 +13,7 @@ from atoll.sim.instance import Instance
 from atoll.sim.kube import Pool
 from atoll.sim.machines import machine
 from atoll.sim.net import Marks, Weather
+from atoll.sim.node_side import NodeSide
 
 
 def weather(rng: Random) -> Weather:
@@ -41,6 +42,7 @@ class Faults:
     pool: Pool
     instances: Sequence[Instance]
     machines: dict[str, NodeTopology]
+    side: NodeSide
     marks: Marks
     healed: bool = False
     lives: int = 0
@@ -55,6 +57,7 @@ class Faults:
             self._replace_node,
             self._lose_inventory,
             self._tamper,
+            self._agent_down,
         )
         for kind in kinds:
             if self.rng.random() < 0.3:
@@ -65,6 +68,7 @@ class Faults:
         """Whatever was broken is mended now, and stays so."""
         self.healed = True
         self.pool.cordoned.clear()
+        self.side.silent.clear()
         if "quarantine" in self.cluster.configs:
             self.cluster.drop_config("quarantine")
         for name, topology in self.machines.items():
@@ -149,6 +153,11 @@ class Faults:
             self.cluster.drop_inventory(name)
             self._later(1.0, 10.0, lambda: self._publish(name, self.machines[name]))
 
+    def _agent_down(self) -> None:
+        name = self._node()
+        self.side.silent.add(name)
+        self._later(1.0, 15.0, lambda: self.side.silent.discard(name))
+
     def _tamper(self) -> None:
         """A person damages a ledger, and restores it from a copy."""
         record = self.cluster.ledgers.get(self._node())
@@ -165,7 +174,7 @@ class Faults:
     def _publish(self, name: str, topology: NodeTopology) -> None:
         node = self.cluster.nodes.get(name)
         if node is not None:
-            self.cluster.put_inventory(Inventory(name, node.uid, Source.PUBLISHED, topology))
+            self.side.publish(name, topology)
             if topology == self.machines[name]:
                 self._allocatable(name, len(topology.devices))
 

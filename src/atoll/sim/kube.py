@@ -14,6 +14,7 @@ from atoll.sim.api import FakeCluster
 from atoll.sim.clock import Timeline
 from atoll.sim.instance import Instance
 from atoll.sim.net import Marks
+from atoll.sim.node_side import NodeSide
 
 SCHEDULER = "atoll-scheduler"
 FLUSH_S = 300.0
@@ -207,8 +208,9 @@ class FakeScheduler:
 class FakeKubelets:
     """Every node's kubelet: admits by count in the order of arrival, runs pods for their time, and ends them."""
 
-    def __init__(self, cluster: FakeCluster, timeline: Timeline, rng: Random, marks: Marks) -> None:
+    def __init__(self, cluster: FakeCluster, timeline: Timeline, rng: Random, side: NodeSide, marks: Marks) -> None:
         self._cluster, self._timeline, self._rng, self._marks = cluster, timeline, rng, marks
+        self._side = side
         self.runs_s: dict[str, float] = {}
         self._seen: set[str] = set()
         self._admitted: dict[str, tuple[str, int]] = {}
@@ -221,6 +223,9 @@ class FakeKubelets:
                 self._timeline.after(self._rng.uniform(0.01, 0.5), lambda: self._admit(pod.uid))
             case PodGone(uid):
                 self._admitted.pop(uid, None)
+                self._side.leave(uid)
+            case NodeGone(name):
+                self._side.forget(name)
             case _:
                 pass
 
@@ -232,7 +237,8 @@ class FakeKubelets:
             self._timeline.after(1.0, lambda: self._admit(uid))  # its machine may come back
             return
         taken = sum(gpus for node, gpus in self._admitted.values() if node == pod.node)
-        if taken + pod_gpus(pod) > self._cluster.nodes[pod.node].allocatable:
+        enough = taken + pod_gpus(pod) <= self._cluster.nodes[pod.node].allocatable
+        if not enough or not self._side.admit(pod):
             self._marks["kubelet rejected a pod"] += 1
             self._end(uid)
             return
@@ -242,6 +248,7 @@ class FakeKubelets:
     def _end(self, uid: str) -> None:
         """Succeeded or Failed, then removed a while later."""
         self._admitted.pop(uid, None)
+        self._side.leave(uid)
         pod = self._cluster.pods.get(uid)
         if pod is not None and not pod.ended:
             self._cluster.put_pod(replace(pod, ended=True))

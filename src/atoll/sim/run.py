@@ -47,6 +47,10 @@ SOMETIMES = (
     "fault cordon",
     "fault lose_inventory",
     "fault tamper",
+    "fault agent_down",
+    "the node's parts failed a pod",
+    "refused Unconfirmed",
+    "observed a Restricted pod",
 )
 """Each must have happened somewhere in a large set of runs; one that never does is not tested by it."""
 

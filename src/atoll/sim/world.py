@@ -9,7 +9,8 @@ from collections import Counter
 
 from atoll.core.asking import request_of
 from atoll.core.events import LeadershipChanged, Tick
-from atoll.core.facts import Enforcement, Inventory, NodeConfigObject, NodeFacts, PodFacts, Source
+from atoll.core.facts import Enforcement, NodeConfigObject, NodeFacts, PodFacts
+from atoll.core.ledger import NodeMode
 from atoll.core.request import GpuRequest
 from atoll.core.topology import NodeTopology
 from atoll.services.scheduling import Scheduling
@@ -22,8 +23,12 @@ from atoll.sim.kube import FakeKubelets, FakeScheduler, Pool
 from atoll.sim.load import Load, pending
 from atoll.sim.machines import machine
 from atoll.sim.net import Marks
+from atoll.sim.node_side import NodeSide
 
 CHAOS_S, HEALED_S, QUIET_S = 45.0, 240.0, 8.0
+OBSERVED_SHARE = 0.4
+"""Of the runs, in which nodes are observed."""
+
 BOARDS = (((4, 4), 0), ((2, 2, 2, 2), 2), ((8,), 0), ((3, 5), 0), ((4,), 0))
 """(GPUs per NUMA node, sockets or 0 for one per NUMA node)"""
 
@@ -39,7 +44,7 @@ class World:
         self.weather, self.pool = weather(self.chance["weather"]), Pool()
         self.machines: dict[str, NodeTopology] = {}
         self._trace = hashlib.blake2b(digest_size=8)
-        self.checks = Checks(self.cluster, self.timeline, self.machines)
+        self.checks = Checks(self.cluster, self.timeline, self.machines, self.marks)
         many = 1 + (self.chance["instances"].random() < 0.5)
         self.instances = tuple(
             Instance(
@@ -50,9 +55,22 @@ class World:
         self.scheduler = FakeScheduler(
             self.cluster, self.timeline, self.chance["scheduler"], self.pool, self.instances, self.marks, self.log
         )
-        self.kubelets = FakeKubelets(self.cluster, self.timeline, self.chance["kubelet"], self.marks)
+        observed = self.chance["observe"].random() < OBSERVED_SHARE
+        self.side = NodeSide(
+            self.cluster, self.timeline, self.chance["nodes"], self.machines, self.marks, observed=observed
+        )
+        self.side.started.append(self.checks.started)
+        self.side.disturbed.append(self.checks.disturbed)
+        self.kubelets = FakeKubelets(self.cluster, self.timeline, self.chance["kubelet"], self.side, self.marks)
         self.faults = Faults(
-            self.cluster, self.timeline, self.chance["faults"], self.pool, self.instances, self.machines, self.marks
+            self.cluster,
+            self.timeline,
+            self.chance["faults"],
+            self.pool,
+            self.instances,
+            self.machines,
+            self.side,
+            self.marks,
         )
         self.load = Load(self.cluster, self.timeline, self.chance["load"], self.kubelets, self.pool)
         self._build()
@@ -76,7 +94,11 @@ class World:
         rng = self.chance["cluster"]
         enforced = rng.random() < 0.85
         self.cluster.put_config(
-            NodeConfigObject("all", enforcement=Enforcement.ENFORCE if enforced else Enforcement.SHADOW)
+            NodeConfigObject(
+                "all",
+                enforcement=Enforcement.ENFORCE if enforced else Enforcement.SHADOW,
+                mode=NodeMode.OBSERVE if self.side.observed else None,
+            )
         )
         if rng.random() < 0.15:
             other = Enforcement.SHADOW if enforced else Enforcement.ENFORCE
@@ -94,7 +116,7 @@ class World:
         count = len(topology.devices)
         self.machines[name] = topology
         self.cluster.put_node(NodeFacts(name, f"{name}-life-{life}", count, count))
-        self.cluster.put_inventory(Inventory(name, f"{name}-life-{life}", Source.PUBLISHED, topology))
+        self.side.publish(name, topology)
 
     # How it goes on.
 

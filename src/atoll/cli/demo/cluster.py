@@ -19,6 +19,7 @@ from atoll.sim.clock import Streams, Timeline
 from atoll.sim.instance import Instance
 from atoll.sim.kube import SCHEDULER, FakeKubelets, FakeScheduler, Pool
 from atoll.sim.net import Marks, Weather
+from atoll.sim.node_side import NodeSide
 
 SEED = 1
 NAMESPACE = "default"
@@ -43,7 +44,8 @@ class Playground:
         FakeScheduler(
             self.cluster, self._timeline, chance["scheduler"], Pool(), [self._atoll], marks, lambda _who, _what: None
         )
-        self._kubelets = FakeKubelets(self.cluster, self._timeline, chance["kubelet"], marks)
+        side = NodeSide(self.cluster, self._timeline, chance["nodes"], {}, marks, observed=False)
+        self._kubelets = FakeKubelets(self.cluster, self._timeline, chance["kubelet"], side, marks)
         self.cluster.put_config(NodeConfigObject("all", enforcement=Enforcement.ENFORCE))
         self._atoll.leading = True
         self._atoll.start()
