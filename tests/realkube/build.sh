@@ -17,7 +17,7 @@ if command -v flock >/dev/null && ! flock -n 9; then
   flock 9
 fi
 
-ready() { [ -x "$cache/$key/kube" ] && [ -x "$cache/$key/etcd" ]; }
+ready() { [ -x "$cache/$key/kube" ] && [ -x "$cache/$key/etcd" ] && [ -x "$cache/$key/kubelet-oracle" ]; }
 
 if ! ready; then
   command -v go >/dev/null || { echo "realkube: no go here; the real control plane is built with Go 1.26 or newer" >&2; exit 1; }
