@@ -11,7 +11,7 @@ class NotBuiltError(Exception):
 
 
 def binary(name: str) -> Path:
-    """Return the path of `kube`, `etcd` or `kubelet-oracle`; only make builds them, so a test never starts a six-minute build."""
+    """Return the path of a program that `build.sh` builds. Only make does that, so that no test waits six minutes."""
     path = BUILT / name
     if not path.exists():
         raise NotBuiltError(f"{path} is missing: run `make realkube` (about 6 minutes the first time, needs Go)")

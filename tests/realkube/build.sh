@@ -7,7 +7,7 @@ cache=$(cd "$here/../.." && pwd)/.cache/realkube
 kubernetes_version=v1.37.2
 
 cd "$here"
-key=$(cat go.mod go.sum build.sh cmd/*/*.go | sha256sum | cut -c1-16)
+key=$(cat go.mod go.sum build.sh cmd/*/*.go allocator/* | sha256sum | cut -c1-16)
 mkdir -p "$cache"
 
 # One build at a time: a second one waits here and then finds the first one's result.
@@ -17,9 +17,16 @@ if command -v flock >/dev/null && ! flock -n 9; then
   flock 9
 fi
 
-ready() { [ -x "$cache/$key/kube" ] && [ -x "$cache/$key/etcd" ] && [ -x "$cache/$key/kubelet-oracle" ]; }
+ready() {
+  for program in kube etcd kubelet-oracle gpu-allocator; do [ -x "$cache/$key/$program" ] || return 1; done
+}
 
 if ! ready; then
+  if ! command -v "${CC:-gcc}" >/dev/null; then
+    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || { echo "realkube: no C compiler here; install gcc" >&2; exit 1; }
+    echo "realkube: installing gcc with apt-get"
+    { apt-get update -qq && apt-get install -y -qq gcc libc6-dev; } >&2
+  fi
   command -v go >/dev/null || { echo "realkube: no go here; the real control plane is built with Go 1.26 or newer" >&2; exit 1; }
   echo "realkube: building Kubernetes $kubernetes_version and etcd from Go modules (about 6 minutes when nothing is cached)"
   started=$SECONDS
@@ -34,6 +41,9 @@ if ! ready; then
   stamp="$stamp -X k8s.io/component-base/version.gitMinor=${minor%%.*}"
   CGO_ENABLED=0 GOTOOLCHAIN=local GOWORK=off \
     go build -mod=readonly -buildvcs=false -trimpath -ldflags "-s -w $stamp" -o "$work/" ./cmd/... 9>&-
+  # NVIDIA's allocator links against the driver's library by name, hence with C.
+  (cd allocator && CGO_ENABLED=1 GOTOOLCHAIN=local GOWORK=off \
+    go build -mod=readonly -buildvcs=false -trimpath -ldflags "-s -w" -o "$work/gpu-allocator" . 9>&-)
   rm -rf "${cache:?}/$key"
   mv "$work" "$cache/$key"
   echo "realkube: built in $((SECONDS - started)) s"

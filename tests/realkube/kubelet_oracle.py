@@ -1,33 +1,21 @@
-"""The kubelet's real device manager and Topology Manager as a program that answers one question a line.
+"""The kubelet's real device manager and Topology Manager, without a kubelet around them.
 
-It writes where a kubelet would, so it runs in a mount namespace of its own with an empty /var/lib.
+They write where a kubelet would, so they run in a mount namespace of their own with an empty /var/lib.
 """
 
-import json
-import subprocess
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from tests.realkube.answering import Answering
 from tests.realkube.binaries import binary
 
 Json = dict[str, Any]
 _APART = "mount -t tmpfs none /var/lib && mkdir /var/lib/kubelet && exec {}"
 
 
-class KubeletOracle:
-    """One process; questions are answered in order."""
-
-    def __enter__(self) -> Self:
-        program = ["unshare", "--map-root-user", "--mount", "sh", "-c", _APART.format(binary("kubelet-oracle"))]
-        self._process = subprocess.Popen(
-            program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._process.communicate()
+class KubeletOracle(Answering):
+    def __init__(self) -> None:
+        program = _APART.format(binary("kubelet-oracle"))
+        super().__init__("unshare", "--map-root-user", "--mount", "sh", "-c", program)
 
     def ask(self, **question: object) -> Json:
         """The answer.
@@ -35,14 +23,7 @@ class KubeletOracle:
         Raises:
             AssertionError: the program ended, or refuses the question.
         """
-        assert self._process.stdin
-        assert self._process.stdout
-        self._process.stdin.write(json.dumps(question) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        if not line:
-            raise AssertionError(f"the oracle ended: {self._process.communicate()[1][-2000:]}")
-        answer: Json = json.loads(line)
+        answer: Json = super().ask(**question)
         if answer.get("error"):
             raise AssertionError(f"the oracle refuses {question}: {answer['error']}")
         return answer

@@ -1,0 +1,42 @@
+"""A program that answers one JSON question a line, in order: the real code of somebody else, to be asked many times."""
+
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+
+class Answering:
+    """One process. Use as a context manager."""
+
+    def __init__(self, *command: str | Path) -> None:
+        self._command: Sequence[str | Path] = command
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.communicate()
+
+    def ask(self, **question: object) -> Any:
+        """The answer.
+
+        Raises:
+            AssertionError: the program ended.
+        """
+        process = self._process
+        if process.stdin is None or process.stdout is None:
+            raise AssertionError("it was not entered")
+        process.stdin.write(json.dumps(question) + "\n")
+        process.stdin.flush()
+        line = process.stdout.readline()
+        if not line:
+            raise AssertionError(f"{self._command[0]} ended: {process.communicate()[1][-2000:]}")
+        return json.loads(line)
