@@ -19,8 +19,9 @@ from atoll.models.kubelet.numa import NotStarted, subsets
 from atoll.models.kubelet.start import topology_manager
 from atoll.models.kubelet.topology_manager import TopologyManager, TopologyPolicy, TopologyScope
 from tests.realkube.kubelet_oracle import KubeletOracle
+from tests.realkube.namespaces import needs_mounts
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, needs_mounts]
 
 Json = dict[str, Any]
 RESOURCE = "gpu"

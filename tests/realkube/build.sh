@@ -19,6 +19,7 @@ fi
 
 ready() {
   for program in kube etcd kubelet-oracle gpu-allocator; do [ -x "$cache/$key/$program" ] || return 1; done
+  [ -e "$cache/$key/protos/podresources.proto" ]
 }
 
 if ! ready; then
@@ -41,6 +42,12 @@ if ! ready; then
   stamp="$stamp -X k8s.io/component-base/version.gitMinor=${minor%%.*}"
   CGO_ENABLED=0 GOTOOLCHAIN=local GOWORK=off \
     go build -mod=readonly -buildvcs=false -trimpath -ldflags "-s -w $stamp" -o "$work/" ./cmd/... 9>&-
+  dir() { GOTOOLCHAIN=local GOWORK=off GOFLAGS=-mod=readonly go list -m -f '{{.Dir}}' "$1" 9>&-; }
+  mkdir "$work/protos"
+  cp "$(dir k8s.io/cri-api)/pkg/apis/runtime/v1/api.proto" "$work/protos/cri.proto"
+  cp "$(dir k8s.io/kubelet)/pkg/apis/deviceplugin/v1beta1/api.proto" "$work/protos/deviceplugin.proto"
+  cp "$(dir k8s.io/kubelet)/pkg/apis/podresources/v1/api.proto" "$work/protos/podresources.proto"
+  chmod -R u+w "$work/protos"
   # NVIDIA's allocator links against the driver's library by name, hence with C.
   (cd allocator && CGO_ENABLED=1 GOTOOLCHAIN=local GOWORK=off \
     go build -mod=readonly -buildvcs=false -trimpath -ldflags "-s -w" -o "$work/gpu-allocator" . 9>&-)

@@ -15,7 +15,7 @@ _APART = "mount -t tmpfs none /var/lib && mkdir /var/lib/kubelet && exec {}"
 class KubeletOracle(Answering):
     def __init__(self) -> None:
         program = _APART.format(binary("kubelet-oracle"))
-        super().__init__("unshare", "--map-root-user", "--mount", "sh", "-c", program)
+        super().__init__("unshare", "--mount", "sh", "-c", program)
 
     def ask(self, **question: object) -> Json:
         """The answer.

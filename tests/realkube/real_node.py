@@ -1,0 +1,131 @@
+"""A real kubelet on one machine with others: in a mount namespace of its own, on a runtime that runs nothing.
+
+It sees NUMA nodes that exist only on paper, its own folder of device plugins, and a unified cgroup hierarchy that it is
+told not to use. Needs to be root.
+"""
+
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from tests.realkube import numa_sysfs
+from tests.realkube.binaries import binary
+from tests.realkube.fake_cri import FakeCri
+from tests.realkube.fake_plugin import FakePlugin, Gpu
+from tests.realkube.gpu_allocator import GpuAllocator
+from tests.realkube.harness import ControlPlane, free_port
+
+SYSCTLS = {"kernel/panic": "10", "kernel/panic_on_oops": "1", "vm/overcommit_memory": "1"}
+"""A kubelet writes these on its machine; here it finds them written."""
+
+
+@dataclass
+class RealNode:
+    """One node: kubelet, runtime and device plugin, with the control plane's folder around them.
+
+    Attributes:
+        gpus, pcie, nvlinks: the machine, as the plugin and its allocator see it.
+        policy, scope: of the Topology Manager. numa: NUMA nodes; the machine must have as many CPUs.
+    """
+
+    plane: ControlPlane
+    name: str
+    gpus: Sequence[Gpu]
+    pcie: Sequence[Sequence[str]]
+    nvlinks: Sequence[Sequence[int]]
+    allocator: GpuAllocator
+    policy: str = "none"
+    scope: str = "container"
+    numa: int = 2
+    cri: FakeCri = field(init=False)
+    plugin: FakePlugin = field(init=False)
+
+    @property
+    def folder(self) -> Path:
+        return self.plane.folder / self.name
+
+    def start(self) -> None:
+        for name in ("root", "plugins", "logs", "sysctls"):
+            (self.folder / name).mkdir(parents=True)
+        numa_sysfs.write(self.folder / "numa", self.numa, os.cpu_count() or 1)
+        self.cri = FakeCri(self.folder / "cri.sock")
+        self.cri.start()
+        self.plugin = FakePlugin(self.folder / "plugins", self.gpus, self.pcie, self.nvlinks, self.allocator)
+        self.start_kubelet()
+        self.plugin.start()
+        self.plane.api.wait_for(f"/api/v1/nodes/{self.name}", lambda node: _offers(node, len(self.gpus)))
+
+    def start_kubelet(self) -> None:
+        kubeconfig = self.plane.user(f"system:node:{self.name}", ["system:nodes"])
+        config = self.folder / "kubelet.yaml"
+        config.write_text(yaml.safe_dump(self._config()))
+        command = [
+            *(str(each) for each in (binary("kube"), "kubelet")),
+            f"--config={config}",
+            f"--kubeconfig={kubeconfig}",
+            f"--root-dir={self.folder / 'root'}",
+            f"--cert-dir={self.folder / 'root' / 'pki'}",
+            f"--hostname-override={self.name}",
+        ]
+        script = " && ".join([*self._mounts(), "exec " + shlex.join(command)])
+        piece = self.plane.run(f"kubelet-{self.name}", ["unshare", "--mount", "sh", "-c", script])
+        piece.wait_until((self.folder / "plugins" / "kubelet.sock").is_socket)
+
+    def stop(self) -> None:
+        self.plugin.stop()
+        self.plane.pieces[f"kubelet-{self.name}"].kill()
+        self.cri.stop()
+
+    def _mounts(self) -> list[str]:
+        """What the kubelet sees in place of the machine's own."""
+        plugins = "/var/lib/kubelet/device-plugins"
+        mounts = [
+            "mount --make-rprivate /",
+            "mount -t cgroup2 none /sys/fs/cgroup",
+            f"mount --bind {self.folder / 'numa'} /sys/devices/system/node",
+            f"mount -t tmpfs none /var/lib && mkdir -p {plugins}",
+            f"mount --bind {self.folder / 'plugins'} {plugins}",
+        ]
+        for path, value in SYSCTLS.items():
+            mine = self.folder / "sysctls" / path.replace("/", "-")
+            mine.write_text(f"{value}\n")
+            mounts.append(f"mount --bind {mine} /proc/sys/{path}")
+        return mounts
+
+    def _config(self) -> dict[str, object]:
+        socket = f"unix://{self.folder / 'cri.sock'}"
+        return {
+            "apiVersion": "kubelet.config.k8s.io/v1beta1",
+            "kind": "KubeletConfiguration",
+            "failCgroupV1": False,
+            "cgroupDriver": "cgroupfs",
+            "cgroupsPerQOS": False,
+            "enforceNodeAllocatable": [],
+            "failSwapOn": False,
+            "containerRuntimeEndpoint": socket,
+            "imageServiceEndpoint": socket,
+            "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
+            "authorization": {"mode": "AlwaysAllow"},
+            "address": "127.0.0.1",
+            "port": free_port(),
+            "healthzPort": 0,
+            "localStorageCapacityIsolation": False,
+            "makeIPTablesUtilChains": False,
+            "podLogsDir": str(self.folder / "logs"),
+            "nodeStatusUpdateFrequency": "2s",
+            "topologyManagerPolicy": self.policy,
+            "topologyManagerScope": self.scope,
+            "evictionHard": {"memory.available": "1Mi", "nodefs.available": "0%", "imagefs.available": "0%"},
+        }
+
+
+def _offers(node: dict[str, object], gpus: int) -> bool:
+    status = node.get("status")
+    if not isinstance(status, dict):
+        return False
+    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions") or ())
+    return ready and status.get("allocatable", {}).get("nvidia.com/gpu") == str(gpus)
