@@ -167,7 +167,7 @@ def told(hints: list[list[Hint]]) -> list[list[Json]]:
 
 
 @pytest.mark.parametrize("numa", [2, 4])
-def test_the_real_managers_take_nothing_that_is_not_predicted(numa: int) -> None:
+def test_the_real_kubelet_takes_nothing_that_is_not_predicted(numa: int) -> None:
     chance, cases, failed = Random(numa), 0, 0
     with KubeletOracle() as oracle:
         for _ in range(NODES):
