@@ -9,6 +9,7 @@ import sys
 import typer
 
 from atoll.cli import manifests, snapshot
+from atoll.cli.agent import agent
 from atoll.cli.audit.verb import audit
 from atoll.cli.demo.verb import demo
 from atoll.cli.options import FAILED, UNUSABLE
@@ -30,6 +31,7 @@ topology = typer.Typer(name="topology", help="What is known of a node's GPUs.", 
 app.command()(demo)
 app.command()(audit)
 app.command()(serve)
+app.command()(agent)
 topology.command("show")(topology_show)
 topology.command("publish")(topology_publish)
 topology.command("render")(topology_render)

@@ -1,0 +1,87 @@
+"""The whole machine, asked once: the kernel first, then whatever vendor's tools are installed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from atoll.adapters.formats.read import read_file
+from atoll.adapters.formats.text.text import DumpFile
+from atoll.adapters.probe import sysfs
+from atoll.adapters.probe.commands import NotRun, run
+from atoll.core.audit.picture import Blind
+from atoll.core.errors import DumpError
+from atoll.core.evidence.joining import join
+from atoll.core.evidence.machine import Machine
+from atoll.core.evidence.reading import Reading
+
+TIMEOUT_S = 30.0
+"""Of one tool. `nvidia-smi -q -x` takes some seconds on a machine without persistence mode."""
+
+SYSFS = "sysfs"
+TOOLS: tuple[tuple[str, ...], ...] = (
+    ("nvidia-smi", "topo", "-m"),
+    ("nvidia-smi", "topo", "-mp"),
+    ("nvidia-smi", "-q", "-x"),
+    ("rocm-smi", "--showtopo", "--json"),
+    ("rocm-smi", "--showuniqueid", "--showbus", "--json"),
+    ("amd-smi", "topology", "--json"),
+    ("amd-smi", "list", "--json"),
+    ("npu-smi", "info", "-t", "topo"),
+    ("npu-smi", "info", "-l"),
+    ("mx-smi", "topo", "-m"),
+)
+"""What is asked where it is installed; nothing of it changes anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """Attributes: blind: what could not be told, and why; tools that are not installed are expected."""
+
+    machine: Machine
+    blind: tuple[Blind, ...]
+
+    @property
+    def gpus(self) -> int:
+        return len(self.machine.gpus)
+
+
+def probe(
+    name: str, root: Path = Path("/"), environment: Mapping[str, str] | None = None, timeout_s: float = TIMEOUT_S
+) -> Probed:
+    """Ask everything. What fails is told, and hides nothing of the rest.
+
+    Args:
+        name: of the node. root: where the machine's /sys lies.
+        environment: of the tools, in place of this process's.
+    """
+    readings: list[Reading] = []
+    blind: list[Blind] = []
+    kernel = sysfs.listing(root)
+    if kernel:
+        _take(DumpFile(SYSFS, kernel.encode()), readings, blind)
+    else:
+        blind.append(Blind(SYSFS, "the kernel lists no PCI device"))
+    hung: set[str] = set()
+    for words in TOOLS:
+        command = " ".join(words)
+        if words[0] in hung:
+            continue
+        said = run(words, timeout_s, environment)
+        if isinstance(said, NotRun):
+            hung.add(words[0])  # one that is absent or hangs does so with other words too
+            blind.append(Blind(words[0] if said.absent else command, said.why, expected=said.absent))
+        elif not said.output.strip():
+            blind.append(Blind(command, f"said nothing and ended with {said.code}"))
+        else:
+            _take(DumpFile(command, said.output), readings, blind)
+    return Probed(join(name, readings), tuple(blind))
+
+
+def _take(file: DumpFile, readings: list[Reading], blind: list[Blind]) -> None:
+    try:
+        content = read_file(file)
+    except DumpError as error:
+        blind.append(Blind(file.name, str(error).removeprefix(f"{file.name}: "), error.remedy))
+        return
+    readings += content.readings
+    blind += (Blind(file.name, str(error)) for error in content.refused)
