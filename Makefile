@@ -19,17 +19,17 @@ FUZZ_CASES ?= 1000000
 SEED ?=
 CASE ?=
 
-.PHONY: demo test check static e2e fuzz bench sim venv realkube chromium
+.PHONY: demo test check static e2e fuzz bench sim venv realkube stub chromium
 
 demo: venv  ## the real services on a simulated cluster, in seconds, with no Kubernetes
 	@$(BIN)/atoll demo
 
-check: static  ## under a minute: format, lint, types, layers, every test that needs no cluster, no browser and no given data
+check: static stub  ## under a minute: format, lint, types, layers, every test that needs no cluster, no browser and no given data
 	@ATOLL_EXAMPLES_PERCENT=$(CHECK_EXAMPLES_PERCENT) $(PYTEST) -n 2 -m "not e2e and not browser and not limits" \
 		--ignore=tests/corpus --ignore=tests/vectors
 
 # One pytest run over everything, so that its closing line counts everything.
-test: static realkube chromium  ## check + vectors + corpus + browser + large files + samples of sim and fuzz + e2e; within 60 minutes on 2 cores
+test: static stub realkube chromium  ## check + vectors + corpus + browser + large files + samples of sim and fuzz + e2e; within 60 minutes on 2 cores
 	@ATOLL_SIM_SEEDS=$(TEST_SIM_SEEDS) ATOLL_FUZZ_CASES=$(TEST_FUZZ_CASES) $(PYTEST)
 
 static: venv
@@ -57,6 +57,9 @@ venv: .venv/.synced
 
 chromium:  ## the browser in which the report's page is tested
 	@bash .ci/chromium
+
+stub:  ## NVIDIA's library of machines that exist only on paper
+	@bash tests/nvml_stub/build.sh
 
 realkube:
 	@bash tests/realkube/build.sh

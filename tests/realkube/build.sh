@@ -23,11 +23,7 @@ ready() {
 }
 
 if ! ready; then
-  if ! command -v "${CC:-gcc}" >/dev/null; then
-    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || { echo "realkube: no C compiler here; install gcc" >&2; exit 1; }
-    echo "realkube: installing gcc with apt-get"
-    { apt-get update -qq && apt-get install -y -qq gcc libc6-dev; } >&2
-  fi
+  bash "$here/../../.ci/compiler"
   command -v go >/dev/null || { echo "realkube: no go here; the real control plane is built with Go 1.26 or newer" >&2; exit 1; }
   echo "realkube: building Kubernetes $kubernetes_version and etcd from Go modules (about 6 minutes when nothing is cached)"
   started=$SECONDS

@@ -1,4 +1,4 @@
-"""The whole machine, asked once: the kernel first, then whatever vendor's tools are installed."""
+"""The whole machine, asked once: the kernel, NVIDIA's library, then whatever vendor's tools are installed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from atoll.adapters.formats.read import read_file
 from atoll.adapters.formats.text.text import DumpFile
-from atoll.adapters.probe import sysfs
+from atoll.adapters.probe import nvml, sysfs
 from atoll.adapters.probe.commands import NotRun, run
 from atoll.core.audit.picture import Blind
 from atoll.core.errors import DumpError
@@ -61,6 +61,7 @@ def probe(
         _take(DumpFile(SYSFS, kernel.encode()), readings, blind)
     else:
         blind.append(Blind(SYSFS, "the kernel lists no PCI device"))
+    _ask_nvml(readings, blind, environment, timeout_s)
     hung: set[str] = set()
     for words in TOOLS:
         command = " ".join(words)
@@ -75,6 +76,24 @@ def probe(
         else:
             _take(DumpFile(command, said.output), readings, blind)
     return Probed(join(name, readings), tuple(blind))
+
+
+def _ask_nvml(
+    readings: list[Reading], blind: list[Blind], environment: Mapping[str, str] | None, timeout_s: float
+) -> None:
+    said = run(nvml.COMMAND, timeout_s, environment)
+    if isinstance(said, NotRun):
+        blind.append(Blind("NVML", said.why))
+        return
+    try:
+        told = nvml.parse(said.output)
+    except DumpError as error:
+        blind.append(Blind("NVML", f"ended with {said.code}: {error}"))
+        return
+    if told.absent:
+        blind.append(Blind("NVML", told.absent, expected=True))
+    else:
+        readings.append(nvml.reading_of(told))
 
 
 def _take(file: DumpFile, readings: list[Reading], blind: list[Blind]) -> None:

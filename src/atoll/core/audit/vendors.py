@@ -21,6 +21,7 @@ _BY_TOOL = {
     Format.AMD_SMI: Vendor.AMD,
     Format.NPU_SMI: Vendor.HUAWEI,
     Format.MX_SMI: Vendor.METAX,
+    Format.NVML: Vendor.NVIDIA,
     Format.NVIDIA_SMI_TOPO: Vendor.NVIDIA,
     Format.NVIDIA_SMI_QUERY: Vendor.NVIDIA,
     Format.NVIDIA_SMI_LIST: Vendor.NVIDIA,

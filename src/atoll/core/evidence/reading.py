@@ -21,6 +21,7 @@ class Format(StrEnum):
     LSTOPO = "lstopo"
     NUMACTL = "numactl"
     LSCPU = "lscpu"
+    NVML = "NVML"
     NVIDIA_SMI_TOPO = "nvidia-smi topo"
     NVIDIA_SMI_QUERY = "nvidia-smi -q"
     NVIDIA_SMI_LIST = "nvidia-smi -L"
