@@ -1,13 +1,19 @@
 """The model of NVIDIA's allocator against the allocator itself, on random boards and lists in random order."""
 
 from itertools import combinations
+from pathlib import Path
 from random import Random
 
 import pytest
 
+from atoll.adapters.probe import nvml
+from atoll.adapters.probe.commands import Said, run
+from atoll.core.evidence.joining import join
 from atoll.core.gpuset import mask_of
 from atoll.models.nvidia.best_effort import OVERWRITTEN_FROM, in_order, reachable
 from atoll.models.nvidia.pair_scores import BOARD_POINTS, PAIR_POINTS, Scores, pair_score
+from atoll.models.setup import allocator_scores
+from tests.nvml_stub.stub import environment, machine, write
 from tests.realkube.gpu_allocator import PCIE, GpuAllocator
 
 pytestmark = pytest.mark.e2e
@@ -73,3 +79,30 @@ def test_with_seven_pairs_and_more_the_answer_is_the_overwritten_one_too() -> No
             answer = allocator.preferred(*matrix, available, required, 2)
 
             assert list(in_order(scores_of(matrix), available, required, 2)) == answer
+
+
+@pytest.mark.parametrize(("links", "switched"), [(0, False), (1, False), (4, False), (18, False), (18, True)], ids=str)
+def test_what_the_allocator_reads_from_nvml_is_what_our_probe_makes_of_it(
+    tmp_path: Path, links: int, switched: bool
+) -> None:
+    path = tmp_path / "machine.json"
+    write(path, machine(links=links, switched=switched))
+    said = run(nvml.COMMAND, 20.0, environment(path))
+    assert isinstance(said, Said)
+    topology = join("n1", [nvml.reading_of(nvml.parse(said.output))]).topology
+    assert topology is not None
+
+    with GpuAllocator(environment(path)) as allocator:
+        seen = allocator.seen()
+
+    assert seen in [[list(row) for row in scores] for scores in allocator_scores(topology)]
+
+
+def test_one_lost_gpu_leaves_the_allocator_without_any(tmp_path: Path) -> None:
+    """Which is why a node with one is closed for Restricted."""
+    path, drawn = tmp_path / "machine.json", machine()
+    drawn["devices"][3]["lost"] = True
+    write(path, drawn)
+
+    with GpuAllocator(environment(path)) as allocator:
+        assert isinstance(allocator.seen(), str)

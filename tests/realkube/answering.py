@@ -2,21 +2,27 @@
 
 import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 
 class Answering:
-    """One process. Use as a context manager."""
+    """One process. Use as a context manager. Args: environment: in place of this process's."""
 
-    def __init__(self, *command: str | Path) -> None:
+    def __init__(self, *command: str | Path, environment: Mapping[str, str] | None = None) -> None:
         self._command: Sequence[str | Path] = command
+        self._environment = environment
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
-            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=self._environment,
         )
         return self
 

@@ -1,6 +1,6 @@
 """NVIDIA's own allocator, asked about GPUs that exist only on paper."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tests.realkube.answering import Answering
 from tests.realkube.binaries import binary
@@ -10,8 +10,20 @@ PCIE = {"SYS": 1, "NODE": 2, "PHB": 3, "PXB": 4, "PIX": 5, "PSB": 6}
 
 
 class GpuAllocator(Answering):
-    def __init__(self) -> None:
-        super().__init__(binary("gpu-allocator"))
+    """Args: environment: with an NVML, where it is to look at the machine's GPUs itself."""
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        super().__init__(binary("gpu-allocator"), environment=environment)
+
+    def seen(self) -> list[list[int]] | str:
+        """(G, G) the points of each pair as it reads them from NVML; or why it cannot."""
+        found = self.ask(look=True)
+        if isinstance(found, str):
+            return found
+        return [
+            [sum(10 * kind if kind <= PCIE["PSB"] else 100 * (kind - 6) for kind in pair) for pair in row]
+            for row in found
+        ]
 
     def preferred(
         self,

@@ -42,7 +42,7 @@ def predicted(setup: StockSetup) -> OutcomeTable | Unpredictable:
     )
     if isinstance(manager, NotStarted):
         return Unpredictable((f"a kubelet does not start like this: {manager.why}",))
-    return StockNode(Devices(numa, mask_of(nodes)), _scores(topology), manager)
+    return StockNode(Devices(numa, mask_of(nodes)), allocator_scores(topology), manager)
 
 
 def _plugin(setup: StockSetup) -> Iterator[str]:
@@ -101,7 +101,7 @@ def _kubelet(setup: StockSetup) -> Iterator[str]:
 _CHECKS: tuple[Callable[[StockSetup], Iterator[str]], ...] = (_plugin, _sharing, _hardware, _links, _kubelet)
 
 
-def _scores(topology: NodeTopology) -> tuple[Scores, ...]:
+def allocator_scores(topology: NodeTopology) -> tuple[Scores, ...]:
     """Links through a switch count nothing, and which they are is certain only where a GPU has more than it could."""
     links = topology.links
     switched = any(sum(link.nvlinks or 0 for link in row) > NVLINKS_MAX for row in links)

@@ -16,6 +16,28 @@ type request struct {
 	Available []int        `json:"available"`
 	Required  []int        `json:"required"`
 	Size      int          `json:"size"`
+	Look      bool         `json:"look"` // answer with the links of the GPUs that NVML shows instead
+}
+
+// seen are the links of the machine's GPUs, as the allocator reads them from NVML.
+func seen() any {
+	devices, err := gpuallocator.NewDevices()
+	if err != nil {
+		return err.Error()
+	}
+	rows := [][][]uint64{}
+	for _, one := range devices {
+		row := [][]uint64{}
+		for _, other := range devices {
+			kinds := []uint64{}
+			for _, link := range one.Links[other.Index] {
+				kinds = append(kinds, reflect.ValueOf(link).FieldByName("Type").Uint())
+			}
+			row = append(row, kinds)
+		}
+		rows = append(rows, row)
+	}
+	return rows
 }
 
 func main() {
@@ -25,6 +47,12 @@ func main() {
 		var told request
 		if err := json.Unmarshal(lines.Bytes(), &told); err != nil {
 			panic(err)
+		}
+		if told.Look {
+			if err := out.Encode(seen()); err != nil {
+				return
+			}
+			continue
 		}
 		all := make([]*gpuallocator.Device, len(told.Links))
 		for n := range all {
