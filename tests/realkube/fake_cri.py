@@ -196,6 +196,9 @@ class _Runtime(services.RuntimeServiceServicer):  # type: ignore[misc, name-defi
         self.box.containers.pop(request.container_id, None)
         return cri.RemoveContainerResponse()
 
+    def ReopenContainerLog(self, request: Any, context: Any) -> Any:
+        return cri.ReopenContainerLogResponse()
+
     @_locked
     def ListContainers(self, request: Any, context: Any) -> Any:
         items = [
