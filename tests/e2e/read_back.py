@@ -64,6 +64,7 @@ class ReadBack:
             return
         uid = self._api.get(f"/api/v1/nodes/{node.name}")["metadata"]["uid"]
         status = json.loads(gpu_node_json(self._inventory(node, uid, given)))["status"]
+        status.setdefault("containers", [])  # a merge leaves alone what is not there
         try:
             self._api.patch(f"{KINDS}/gpunodes/{node.name}/status", {"status": status})
         except ApiError:
