@@ -111,11 +111,25 @@ def test_what_is_right_now_is_refused_where_somebody_s_leaving_may_make_it_wrong
     assert refused(wish(3), four)[0] is Code.FRAGMENTED
 
 
-def test_what_bridges_across_islands_may_split_is_refused_although_both_islands_are_free() -> None:
+def test_what_bridges_split_even_on_the_empty_node_never_fits() -> None:
     code, note = refused(wish(2), view(topology=bridged(BOARD)))
 
-    assert code is Code.FRAGMENTED
-    assert note == "of 16 sets that the device plugin may give 4 are not surely in one domain"
+    assert code is Code.NO_DOMAIN_LARGE_ENOUGH
+    assert note.startswith("not even the empty node would surely give one domain")
+
+
+def test_eight_never_fit_where_the_topology_manager_takes_one_numa_node() -> None:
+    assert refused(wish(8), view(parts=replace(PARTS, policy="single-numa-node")))[0] is Code.NO_DOMAIN_LARGE_ENOUGH
+
+
+@pytest.mark.parametrize(("policy", "fits"), [("none", True), ("best-effort", False), ("restricted", False)])
+def test_other_devices_of_a_pod_may_move_its_gpus_where_the_topology_manager_aligns_them(
+    policy: str, fits: bool
+) -> None:
+    found = verdict(wish(4, other_devices=True), view(parts=replace(PARTS, policy=policy)))
+
+    assert isinstance(found, Fit) is fits
+    assert fits or (isinstance(found, Refusal) and found.code is Code.TOPOLOGY_UNKNOWN)
 
 
 def test_under_preferred_the_same_is_granted_and_recorded_as_degraded() -> None:
@@ -187,15 +201,15 @@ def test_a_gate_closes_the_node_for_restricted_and_says_why(node: NodeView, gate
     assert isinstance(verdict(wish(2, policy=Policy.PREFERRED), node), Fit)
 
 
-def test_where_nobody_knows_what_is_taken_every_possibility_must_do() -> None:
-    # The Node has one device less to give than the inventory lists, and nobody says which.
+def test_a_node_that_offers_fewer_gpus_than_it_has_is_closed() -> None:
+    # One lost GPU fails every GPU pod of the node, and the kubelet often notices before the inventory does.
     hardware = hardware_of(Inventory("n1", "uid-1", Source.AGENT, BOARD, PARTS), OBSERVE, predict=predicted)
     books = books_of(replace(NODE, allocatable=7), OBSERVE, hardware, LedgerRecord("n1"), (), ())
-    short = view_of(books)
 
-    found = verdict(wish(4), short)
-    assert isinstance(found, Fit)
-    assert found.candidates == (mask_of(range(4)), mask_of(range(4, 8)))
+    code, note = refused(wish(1), view_of(books))
+
+    assert code is Code.NODE_CLOSED
+    assert note.startswith("the kubelet offers 7 of 8 GPUs")
 
 
 @dataclass

@@ -43,7 +43,8 @@ def request_of(ask: PodAsk, defaults: Defaults = BUILT_IN) -> GpuRequest | Inval
         return None
     if len(containers) > CONTAINERS_MAX:
         return InvalidRequest(f"{len(containers)} containers ask for GPUs, at most {CONTAINERS_MAX} can; join some")
-    return _remembered(containers, tuple(ask.annotations.items()), defaults)
+    found = _remembered(containers, tuple(ask.annotations.items()), defaults)
+    return replace(found, other_devices=True) if ask.other_devices and isinstance(found, GpuRequest) else found
 
 
 @lru_cache(maxsize=512)

@@ -134,16 +134,22 @@ def _chosen_there(state: NodeState, shape: Shape, table: OutcomeTable, request: 
     if state.free.bit_count() - state.hidden < request.gpus:
         return _too_few(state, request)
     loose = not restricted(request)
-    if len(request.containers) > 1 or request.per_container:
-        if loose:
-            return by_count(request)
-        return refusal(state, request, Code.TOPOLOGY_UNKNOWN, "only pods of one container with GPUs are foreseen")
+    chooser = chooser_for(shape, request.gpus, request.scopes, request.partition)
+    several = len(request.containers) > 1 or request.per_container
+    unforeseen = "only pods of one container with GPUs are foreseen" if several else ""
+    if request.other_devices and table.aligns:
+        unforeseen = "what its other devices make of the kubelet's choice is not foreseen"
+    if unforeseen:
+        return by_count(request) if loose else refusal(state, request, Code.TOPOLOGY_UNKNOWN, unforeseen)
+    empty = table.outcomes(shape.everything, request.gpus)
+    if not loose and not (empty.sure and all(map(chooser.rule.proven, empty.sets))):
+        note = "not even the empty node would surely give one domain: its own parts choose"
+        return refusal(state, request, Code.NO_DOMAIN_LARGE_ENOUGH, note)
     told = foreseen(table, state.free, state.hidden, state.owners, request.gpus)
     if told is None:
         return by_count(request) if loose else refusal(state, request, Code.TOPOLOGY_UNKNOWN)
     if told.fails:
         return refusal(state, request, Code.FRAGMENTED, "the kubelet or its device plugin may fail the pod there")
-    chooser = chooser_for(shape, request.gpus, request.scopes, request.partition)
     split = tuple(gpus for gpus in told.sets if not chooser.rule.proven(gpus))
     if split and not loose:
         note = f"of {len(told.sets)} sets that the device plugin may give {len(split)} are not surely in one domain"

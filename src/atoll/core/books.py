@@ -152,7 +152,10 @@ class Books:
 
     @property
     def unconfirmed(self) -> int:
-        """Owners of which nobody has read back what they got; where nothing is foreseen, only those of whom it was."""
+        """Owners of which nobody has read back what they got.
+
+        Where the node's outcomes are not foreseen, only grants with candidates count: they were made when it was.
+        """
         if self.config.mode is not NodeMode.OBSERVE:
             return 0
         foreseen = self.hardware is not None and not isinstance(self.hardware.stock, Unpredictable)
@@ -227,6 +230,9 @@ def _papers(books: Books) -> tuple[Hardware | None, Code | None, str]:
         hardware, closed = None, Code.STALE_INVENTORY
     elif books.config.mode is NodeMode.OBSERVE and isinstance(hardware.stock, Unpredictable):
         closed, note = Code.NODE_CLOSED, "; ".join(hardware.stock.gates)
+    elif books.config.mode is NodeMode.OBSERVE and node.allocatable < hardware.usable:
+        closed = Code.NODE_CLOSED
+        note = f"the kubelet offers {node.allocatable} of {hardware.usable} GPUs, and nobody tells which one it misses"
     if books.unreadable:
         closed, note = Code.NODE_CLOSED, f"its ledger cannot be read: {books.unreadable}"
     return hardware, closed, note

@@ -26,7 +26,7 @@ class PodFacts:
     Attributes:
         version: resourceVersion.
         node: spec.nodeName, "" while unbound.
-        ended: phase Succeeded or Failed: holds nothing any more.
+        ended: phase Succeeded or Failed: asks for nothing any more; an observed node may hold its GPUs a little longer.
         placed: (reason, message) of its `atoll.dev/Placed` condition when that says False, else None.
     """
 

@@ -80,7 +80,7 @@ class Grant:
 
     Attributes:
         containers: what each container gets; empty UUIDs when `uuids_known` is false (granted by count only).
-        candidates: in observe mode, every set that the node may pick; empty elsewhere.
+        candidates: in observe mode, every set that the node may pick; empty elsewhere, and where it is by count.
         pod_version: resourceVersion that the Binding must carry.
     """
 

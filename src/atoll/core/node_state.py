@@ -2,7 +2,8 @@
 
 Occupancy is a set of possible free masks. It is written as `free`, the GPUs that may be free, and `hidden`, how many of
 these are really taken by owners whose UUIDs nobody knows; every choice of `hidden` GPUs out of `free` is one possible
-state. With `hidden == 0` there is exactly one.
+state. With `hidden == 0` there is exactly one now; on an observed node, whose own parts choose when a pod is admitted,
+those states count too that owners leave behind who go before that (`core.observed`).
 """
 
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ class NodeState:
         table: in observe mode, what the node's own parts do with a request; None elsewhere, and where nobody can tell.
         unconfirmed: in observe mode, owners of which nobody has read back what they got.
         owners: what each of the others holds, as sorted bitmasks; kept where there is a table.
-        closed: a reason code that refuses Restricted here whatever is free (NodeClosed, StaleInventory, Unconfirmed,
+        closed: a reason code that refuses Restricted here whatever is free (NodeClosed, StaleInventory,
             TopologyUnknown for a missing inventory), with the note that says why.
     """
 

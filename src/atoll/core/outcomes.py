@@ -37,6 +37,10 @@ class Outcomes:
 class OutcomeTable(Protocol):
     """The outcomes of one node model, by state."""
 
+    @property
+    def aligns(self) -> bool:
+        """Whether the Topology Manager has a say, so that other devices of a pod may move its GPUs."""
+
     def outcomes(self, free: int, count: int) -> Outcomes:
         """For a pod with one container that asks for `count` GPUs while exactly `free` are free."""
 

@@ -43,10 +43,15 @@ class ContainerAsk:
 
 @dataclass(frozen=True, slots=True)
 class PodAsk:
-    """The pod's own words: containers with GPUs, and its annotations under `atoll.dev/`, untrusted."""
+    """The pod's own words: containers with GPUs, and its annotations under `atoll.dev/`, untrusted.
+
+    Attributes:
+        other_devices: whether it asks for devices of other plugins too, which the kubelet aligns with its GPUs.
+    """
 
     containers: tuple[ContainerAsk, ...]
     annotations: Mapping[str, str]
+    other_devices: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,7 @@ class GpuRequest:
         policy, scopes: of the pod's sum. Under `per_container` they are only what the pod *named* (or the default)
             and `container_policies` says what holds for each container.
         partition: the one partition asked for by name; implies scopes == (Partition,).
+        other_devices: as in `PodAsk`; it bears on nodes whose own parts choose.
     """
 
     containers: tuple[ContainerAsk, ...]
@@ -67,6 +73,7 @@ class GpuRequest:
     per_container: bool = False
     container_policies: tuple[Policy, ...] = ()
     service_class: ServiceClass | None = None
+    other_devices: bool = False
 
     @property
     def gpus(self) -> int:

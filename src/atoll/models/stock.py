@@ -8,7 +8,7 @@ from atoll.core.outcomes import Outcomes
 from atoll.models.kubelet.device_hints import Asking, Devices, device_hints
 from atoll.models.kubelet.device_manager import Allotment, Question, Shortage, allotment, sets_of
 from atoll.models.kubelet.hints import ProviderHints
-from atoll.models.kubelet.topology_manager import TopologyManager
+from atoll.models.kubelet.topology_manager import TopologyManager, TopologyPolicy
 from atoll.models.nvidia.allocator import AllocationPolicy, answers
 from atoll.models.nvidia.pair_scores import Scores
 
@@ -30,6 +30,10 @@ class StockNode:
     policy: AllocationPolicy = AllocationPolicy.BEST_EFFORT
     _known: dict[tuple[int, int], Outcomes] = field(default_factory=dict, repr=False)
 
+    @property
+    def aligns(self) -> bool:
+        return self.manager.policy is not TopologyPolicy.NONE and self.devices.aligned
+
     def outcomes(self, free: int, count: int) -> Outcomes:
         """For a pod with one container that asks for `count` GPUs while exactly `free` are free."""
         key = free, count
@@ -39,7 +43,7 @@ class StockNode:
         return found
 
     def outcomes_for(self, free: int, asking: Asking, others: Sequence[ProviderHints] = ()) -> Outcomes:
-        """Args: free: GPUs that nobody holds. others: hints of the CPU and memory managers where these are static."""
+        """Args: free: GPUs that nobody holds. others: hints of other devices, and of static CPU and Memory managers."""
         hint = self.manager.affinity([{RESOURCE: device_hints(self.devices, free, asking)}, *others])
         if not self.manager.admits(hint):
             return Outcomes(rejects=True)

@@ -45,12 +45,31 @@ class Court:
         return next((node for node, grant in self._mirror.open_grants(uid) if grant.enforced), None)
 
     def still_good(self, grant: Grant, node: str) -> bool:
-        """Whether the GPUs of a recorded grant are all there and none of them is out."""
+        """Whether the GPUs of a recorded grant are all there and none of them is out.
+
+        A grant that leaves the choice to the node is judged anew: it is good while nothing else could come of it.
+        """
         view = self._mirror.view(node)
         if view is None:
             return False
+        if NodeMode.OBSERVE in {view.state.mode, grant.node_mode} and view.state.enforced:
+            return self._still_foreseen(grant, node)
         position = {uuid: n for n, uuid in enumerate(view.uuids)}
         return all(uuid in position and not view.state.out >> position[uuid] & 1 for uuid in grant.uuids)
+
+    def _still_foreseen(self, grant: Grant, node: str) -> bool:
+        pod = self._mirror.pods.get(grant.owner.uid)
+        view = self._mirror.view(node, without=frozenset({grant.owner.uid}))
+        request = request_of(pod.ask, self.defaults) if pod else None
+        if view is None or not isinstance(request, GpuRequest):
+            return False
+        now = decide(_alone(view), request, (node,))
+        return (
+            isinstance(now, Placement)
+            and view.state.mode is grant.node_mode
+            and bool(now.candidates) == bool(grant.candidates)
+            and set(now.candidates) <= set(grant.candidates)
+        )
 
     def grant(self, pod: PodFacts, request: GpuRequest, node: str, record: LedgerRecord) -> Grant | str:
         """A grant for the pod on the node, its ledger being `record`; or why not, in one line."""

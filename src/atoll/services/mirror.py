@@ -184,7 +184,8 @@ class Mirror:
         pods = (self.pods[uid] for uid in self._on_node.get(node, ()) if uid not in without)
         states = ((g, self.state(g, node)) for g in record.grants if g.owner.uid not in without)
         filed = self.inventories.filed(node)
-        given = filed.given if filed and filed.node_uid == facts.uid else ()
+        told = filed.given if filed and filed.node_uid == facts.uid else ()
+        given = (each for each in told if each.pod_uid not in without)
         return view_of(books_of(facts, self.config(node), self._hardware_of(node), record, pods, states, given))
 
     def refresh(self) -> tuple[tuple[str, ...], bool]:

@@ -113,6 +113,9 @@ class Checks:
         """A new grant keeps the contract, judged by the real machine."""
         pod = self._cluster.pods.get(grant.owner.uid)
         request = request_of(pod.ask) if pod else None
+        promised = grant.policy is Policy.RESTRICTED and grant.enforced and isinstance(request, GpuRequest)
+        if promised and not grant.uuids_known and not grant.candidates:
+            raise Violation(f"3: Restricted {grant.owner.uid} was granted by count on {node}")
         if not isinstance(request, GpuRequest) or not grant.uuids_known:
             return
         if len(grant.uuids) != request.gpus:

@@ -100,14 +100,15 @@ def test_links_that_cannot_be_asked_are_unknown_and_not_absent(path: Path, call:
     assert reading.links[0][1] == PairLink(PcieLink.PIX, None)
 
 
-def test_a_link_that_only_one_side_reports_is_not_counted(path: Path) -> None:
+def test_links_of_which_the_two_sides_disagree_are_unknown_and_told(path: Path) -> None:
     drawn = machine(links=4)
     drawn["devices"][1]["links"] = drawn["devices"][1]["links"][:3]
 
     reading = told(path, drawn)
 
     assert reading.links is not None
-    assert reading.links[0][1].nvlinks == 3
+    assert reading.links[0][1] == PairLink(PcieLink.PIX, None)
+    assert [remark.text for remark in reading.remarks] == ["GPU 0 has 4 NVLinks to GPU 1, which has 3 back."]
 
 
 @pytest.mark.parametrize("call", ["nvmlInit", "nvmlDeviceGetUUID", "nvmlDeviceGetTopologyCommonAncestor"])

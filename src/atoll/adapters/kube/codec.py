@@ -63,7 +63,7 @@ def pod_facts(pod: wire.Pod, resources: tuple[str, ...]) -> PodFacts:
         namespace=intern(metadata.namespace),
         name=metadata.name,
         version=metadata.resource_version,
-        ask=PodAsk(_containers(spec, resources), annotations),
+        ask=PodAsk(_containers(spec, resources), annotations, _asks_for_others(spec, resources)),
         node=intern(spec.node_name),
         ended=status.phase in _ENDED,
         deleting=metadata.deletion_timestamp is not None,
@@ -79,6 +79,14 @@ def pod_facts(pod: wire.Pod, resources: tuple[str, ...]) -> PodFacts:
         ),
         placed=_refused(status.conditions),
     )
+
+
+def _asks_for_others(spec: wire.PodSpec, resources: tuple[str, ...]) -> bool:
+    """Whether it asks for extended resources of other plugins: network cards, say."""
+    containers = (*spec.containers, *(spec.init_containers or ()))
+    asked = (container.resources for container in containers)
+    names = {name for each in asked if each for name in (*(each.limits or ()), *(each.requests or ()))}
+    return any("/" in name and "kubernetes.io/" not in name and name not in resources for name in names)
 
 
 def quantity(text: str | int) -> int:

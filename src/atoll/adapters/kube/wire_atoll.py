@@ -191,7 +191,7 @@ class GivenContainer(Struct, frozen=True):
     pod: Word
     container: Word
     uuids: Uuids
-    pod_uid: Word = msgspec.field(default="", name="podUID")
+    pod_uid: Word = msgspec.field(name="podUID")
 
 
 class GpuNodeStatus(Struct, frozen=True):

@@ -5,6 +5,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from itertools import combinations
 from typing import Any
 
 import msgspec
@@ -85,7 +86,7 @@ def reading_of(told: Told) -> Reading:
         gpus=tuple(map(_gpu, gpus)),
         links=tuple(tuple(_link(told, a, b) for b in range(len(gpus))) for a in range(len(gpus))),
         versions=tuple((name, value) for name, value in versions if value),
-        remarks=tuple(Remark("ToolWarning", f"{each}.") for each in told.failed[:8]),
+        remarks=(*(Remark("ToolWarning", f"{each}.") for each in told.failed[:8]), *_one_sided(gpus)),
     )
 
 
@@ -105,6 +106,14 @@ def _gpu(gpu: Gpu) -> SeenGpu:
     )
 
 
+def _one_sided(gpus: tuple[Gpu, ...]) -> Iterator[Remark]:
+    for one, other in combinations(gpus, 2):
+        there, back = ((a.links or {}).get(b.pci or "-", 0) for a, b in ((one, other), (other, one)))
+        if there != back:
+            text = f"GPU {one.index} has {there} NVLinks to GPU {other.index}, which has {back} back."
+            yield Remark("Inconsistent", text)
+
+
 def _link(told: Told, a: int, b: int) -> PairLink:
     if a == b:
         return PairLink()
@@ -113,9 +122,10 @@ def _link(told: Told, a: int, b: int) -> PairLink:
     pcie = None if level is None else ANCESTORS.get(level)
     if one.links is None or other.links is None or not one.pci or not other.pci:
         return PairLink(pcie)
-    # Of two directions that disagree, as where one side of a link failed, the smaller number is sure.
-    direct = min(one.links.get(other.pci, 0), other.links.get(one.pci, 0))
-    return PairLink(pcie, direct or min(one.links.get("", 0), other.links.get("", 0)))
+    there, back = one.links.get(other.pci, 0), other.links.get(one.pci, 0)
+    if there != back:
+        return PairLink(pcie)  # NVIDIA's allocator gives up on such a pair
+    return PairLink(pcie, there or min(one.links.get("", 0), other.links.get("", 0)))
 
 
 class _Asker:
