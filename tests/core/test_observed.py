@@ -170,6 +170,18 @@ def test_a_container_of_a_pod_that_is_gone_keeps_its_gpus_until_the_node_lets_go
     assert view(got=[got("dead", 2, 3)]).state.free == 0xFF & ~mask_of([2, 3])
 
 
+def test_a_grant_without_names_is_exact_once_read_back_also_when_the_node_is_no_longer_observed() -> None:
+    grant = Grant(
+        Owner("Pod", "ml", "a", "a-uid"), State.BOUND, 4, (), Policy.RESTRICTED, DEFAULT_SCOPES, Scope.NUMA_NODE,
+        NodeMode.OBSERVE, uuids_known=False, candidates=(uuids(0, 1, 2, 3),),
+    )  # fmt: skip
+    assumed = replace(OBSERVE, mode=NodeMode.ASSUMED)
+
+    state = view(pod("a", 4), grants=[grant], got=[got("a", 0, 1, 2, 3)], config=assumed).state
+
+    assert (state.free, state.hidden) == (0xF0, 0)
+
+
 def test_an_ended_pod_too_keeps_its_gpus_until_the_node_lets_go() -> None:
     assert view(replace(pod("a", 2), ended=True), got=[got("a", 2, 3)]).state.free == 0xFF & ~mask_of([2, 3])
 

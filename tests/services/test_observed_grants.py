@@ -118,3 +118,14 @@ def test_evicting_who_is_in_the_way_opens_an_observed_node_too(site: Site) -> No
 
     assert not site.court.fits_without(wish(4), "n1", frozenset())
     assert site.court.fits_without(wish(4), "n1", frozenset({"victim-uid"}))
+
+
+def test_an_older_word_of_the_agent_never_replaces_a_newer_one(site: Site) -> None:
+    newer = Inventory("n1", "uid-1", Source.AGENT, BOARD, PARTS, (got("a", 0),), version="10")
+    older = Inventory("n1", "uid-1", Source.AGENT, BOARD, PARTS, (), version="9")
+
+    assert site.mirror.apply(InventorySeen(newer))
+    assert not site.mirror.apply(InventorySeen(older))
+
+    kept = site.mirror.inventories.get("n1")
+    assert kept == newer

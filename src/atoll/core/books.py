@@ -145,6 +145,11 @@ class Books:
     unreadable: str = ""
     got: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
+    @property
+    def chosen_there(self) -> bool:
+        """Whether the node's own parts choose GPUs, so that what was read back counts before anything else."""
+        return self.config.mode is NodeMode.OBSERVE
+
     def exact(self, uid: str, count: int) -> frozenset[str] | None:
         """What an owner really holds, None where that is not read back, or not of all its containers yet."""
         got = self.got.get(uid)
@@ -156,7 +161,7 @@ class Books:
 
         Where the node's outcomes are not foreseen, only grants with candidates count: they were made when it was.
         """
-        if self.config.mode is not NodeMode.OBSERVE:
+        if not self.chosen_there:
             return 0
         foreseen = self.hardware is not None and not isinstance(self.hardware.stock, Unpredictable)
         owners = [(grant.owner.uid, grant.count) for grant, _ in self.live if foreseen or grant.candidates]
@@ -187,8 +192,7 @@ def books_of(
         )
     )
     got: dict[str, frozenset[str]] = {}
-    # Elsewhere a grant names its GPUs, and nothing makes that true afterwards.
-    for each in given if config.mode is NodeMode.OBSERVE else ():
+    for each in given:
         got[each.pod_uid] = got.get(each.pod_uid, frozenset()) | frozenset(each.uuids)
     return Books(node, config, hardware, live, foreign, record.unreadable, got)
 
@@ -228,9 +232,9 @@ def _papers(books: Books) -> tuple[Hardware | None, Code | None, str]:
     elif not hardware.counts[0] <= node.capacity <= hardware.counts[1]:
         note = f"the inventory lists {len(hardware.uuids)} GPUs, the node {node.capacity}"
         hardware, closed = None, Code.STALE_INVENTORY
-    elif books.config.mode is NodeMode.OBSERVE and isinstance(hardware.stock, Unpredictable):
+    elif books.chosen_there and isinstance(hardware.stock, Unpredictable):
         closed, note = Code.NODE_CLOSED, "; ".join(hardware.stock.gates)
-    elif books.config.mode is NodeMode.OBSERVE and node.allocatable < hardware.usable:
+    elif books.chosen_there and node.allocatable < hardware.usable:
         closed = Code.NODE_CLOSED
         note = f"the kubelet offers {node.allocatable} of {hardware.usable} GPUs, and nobody tells which one it misses"
     if books.unreadable:
@@ -254,7 +258,7 @@ def _with_masks(state: NodeState, books: Books, hardware: Hardware) -> NodeState
         taken, hidden = taken | known, hidden + unknown
     owners = {grant.owner.uid for grant, _ in books.live} | {pod.uid for pod in books.foreign}
     for uid, uuids in books.got.items():
-        if uid not in owners:
+        if books.chosen_there and uid not in owners:
             taken |= hardware.where(uuids)
     # Devices that the kubelet calls unhealthy and the inventory does not.
     hidden += max(0, hardware.usable - books.node.allocatable)
@@ -277,7 +281,9 @@ def _with_masks(state: NodeState, books: Books, hardware: Hardware) -> NodeState
 
 def _where(books: Books, grant: Grant, hardware: Hardware) -> tuple[int, int]:
     """(positions, number of further GPUs) that a grant takes: UUIDs that the node does not have count as hidden."""
-    uuids = books.exact(grant.owner.uid, grant.count)
+    # Elsewhere a grant that names its GPUs keeps them, whatever the node gave: two grants must never name one.
+    ours = grant.uuids_known and not books.chosen_there
+    uuids = None if ours else books.exact(grant.owner.uid, grant.count)
     if uuids is None:
         if not grant.uuids_known:
             return 0, grant.count
@@ -288,7 +294,7 @@ def _where(books: Books, grant: Grant, hardware: Hardware) -> tuple[int, int]:
 
 def _where_foreign(books: Books, pod: PodFacts, hardware: Hardware) -> tuple[int, int]:
     """The same of a pod without a grant: where nothing is read back, it is a number."""
-    uuids = books.exact(pod.uid, pod_gpus(pod))
+    uuids = books.exact(pod.uid, pod_gpus(pod)) if books.chosen_there else None
     if uuids is None:
         return 0, pod_gpus(pod)
     known = hardware.where(uuids)

@@ -88,6 +88,7 @@ class Inventory:
 
     Attributes:
         parts: None where no agent tells. given: by pod and container, of those that hold GPUs.
+        version: resourceVersion, "" where it is of no object yet.
     """
 
     node: str
@@ -96,6 +97,7 @@ class Inventory:
     topology: NodeTopology
     parts: StockParts | None = None
     given: tuple[Given, ...] = ()
+    version: str = ""
 
 
 class Enforcement(StrEnum):

@@ -23,6 +23,7 @@ class Filed:
     uuids: tuple[str | None, ...]
     parts: StockParts | None = None
     given: tuple[Given, ...] = ()
+    version: str = ""
 
     def describes_as(self, other: "Filed") -> bool:
         """Whether both say the same of the node's hardware and parts; who holds what is another matter."""
@@ -37,7 +38,9 @@ class Filed:
         """As it was put."""
         named = zip(self.model.devices, self.uuids, strict=True)
         devices = tuple(replace(device, uuid=uuid) for device, uuid in named)
-        return Inventory(node, self.node_uid, self.source, self.model.with_devices(devices), self.parts, self.given)
+        return Inventory(
+            node, self.node_uid, self.source, self.model.with_devices(devices), self.parts, self.given, self.version
+        )
 
 
 class Inventories:
@@ -52,7 +55,7 @@ class Inventories:
         uuids = tuple(device.uuid for device in devices)
         parts = None if inventory.parts is None else _one(inventory.parts)
         self._filed[inventory.node] = Filed(
-            inventory.node_uid, inventory.source, _shared(model), uuids, parts, inventory.given
+            inventory.node_uid, inventory.source, _shared(model), uuids, parts, inventory.given, inventory.version
         )
 
     def drop(self, node: str) -> None:

@@ -92,6 +92,9 @@ class Mirror:
             case NodeGone(name, uid):
                 return self._drop_node(name, uid)
             case InventorySeen(inventory):
+                filed = self.inventories.filed(inventory.node)
+                if filed and filed.version and not is_newer(inventory.version, filed.version):
+                    return False
                 self.inventories.put(inventory)
                 self.mark(inventory.node)
                 return True

@@ -74,8 +74,9 @@ class FakeCluster:
         self._tell(Kind.CONFIGS, ConfigGone(name))
 
     def put_inventory(self, inventory: Inventory) -> None:
-        self.inventories[inventory.node] = inventory
-        self._tell(Kind.INVENTORIES, InventorySeen(inventory))
+        stored = replace(inventory, version=self._next())
+        self.inventories[inventory.node] = stored
+        self._tell(Kind.INVENTORIES, InventorySeen(stored))
 
     def drop_inventory(self, node: str) -> None:
         del self.inventories[node]

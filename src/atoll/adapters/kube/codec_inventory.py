@@ -39,7 +39,8 @@ def inventory_of(node: wire.GpuNode) -> Inventory | None:
         nics_known=status.nics_known,
     )
     parts, given = _parts_of(status), tuple(_given_of(each) for each in status.containers)
-    return Inventory(node.metadata.name, status.node_uid, status.source, topology, parts, given)
+    version = node.metadata.resource_version
+    return Inventory(node.metadata.name, status.node_uid, status.source, topology, parts, given, version)
 
 
 def gpu_node_json(inventory: Inventory) -> bytes:
