@@ -1,4 +1,5 @@
-# Everything a stranger runs. A fresh machine needs python3 (>= 3.11), make and, for `make e2e` and `make test`, Go.
+# Everything a stranger runs. A fresh machine needs python3 (>= 3.11), make, gcc for `make check` and the like, and Go for
+# `make e2e` and `make test`. Tests on real kubelets need root.
 # `make demo` and `make test` set up what they need by themselves.
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
