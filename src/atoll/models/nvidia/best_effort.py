@@ -80,7 +80,10 @@ class _Search:
                 gpus |= 1 << mate
             part = self.known_parts.get(gpus)
             if part is None:
-                part = self.known_parts[gpus] = _Part(gpus, set_score(self.scores, positions(gpus)), full)
+                # `head` is the lowest of them, and so the earlier member of each of its pairs.
+                row = self.scores[head.bit_length() - 1]
+                score = sum(row[mate] for mate in mates) + set_score(self.scores, mates)
+                part = self.known_parts[gpus] = _Part(gpus, score, full)
             if self.allowed(gpus, full=full):
                 yield part
 
