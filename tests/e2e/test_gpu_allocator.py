@@ -11,10 +11,10 @@ from atoll.adapters.probe.commands import Said, run
 from atoll.core.evidence.joining import join
 from atoll.core.gpuset import mask_of
 from atoll.models.nvidia.best_effort import OVERWRITTEN_FROM, in_order, reachable
-from atoll.models.nvidia.pair_scores import BOARD_POINTS, PAIR_POINTS, Scores, pair_score
 from atoll.models.setup import allocator_scores
 from tests.nvml_stub.stub import environment, machine, write
 from tests.realkube.gpu_allocator import PCIE, GpuAllocator
+from tests.vectors.numbered import scores_of
 
 pytestmark = pytest.mark.e2e
 
@@ -37,14 +37,6 @@ def board(chance: Random, count: int) -> Matrix:
     return pcie, nvlinks
 
 
-def scores_of(matrix: Matrix) -> Scores:
-    points = {**{str(link): value for link, value in PAIR_POINTS.items()}, "PSB": BOARD_POINTS, "X": 0, None: 0}
-    return tuple(
-        tuple(pair_score(points[token], count) for token, count in zip(*row, strict=True))
-        for row in zip(*matrix, strict=True)
-    )
-
-
 def test_every_answer_is_the_model_s_and_is_among_those_that_are_told() -> None:
     chance = Random(1)
     with GpuAllocator() as allocator:
@@ -57,7 +49,7 @@ def test_every_answer_is_the_model_s_and_is_among_those_that_are_told() -> None:
 
             answer = allocator.preferred(*matrix, available, required, size)
 
-            scores = scores_of(matrix)
+            scores = scores_of({"p2p": matrix[0], "nvlink": matrix[1]})
             assert list(in_order(scores, available, required, size)) == answer, (matrix, available, required, size)
             told = reachable(scores, mask_of(available), mask_of(required), size)
             if None in answer:
@@ -78,7 +70,7 @@ def test_with_seven_pairs_and_more_the_answer_is_the_overwritten_one_too() -> No
 
             answer = allocator.preferred(*matrix, available, required, 2)
 
-            assert list(in_order(scores_of(matrix), available, required, 2)) == answer
+            assert list(in_order(scores_of({"p2p": matrix[0], "nvlink": matrix[1]}), available, required, 2)) == answer
 
 
 @pytest.mark.parametrize(("links", "switched"), [(0, False), (1, False), (4, False), (18, False), (18, True)], ids=str)

@@ -15,15 +15,16 @@ from atoll.core.gpuset import mask_of
 from atoll.models.kubelet.device_hints import Devices
 from atoll.models.kubelet.numa import NumaNodes
 from atoll.models.kubelet.topology_manager import TopologyManager, TopologyPolicy
-from atoll.models.nvidia.pair_scores import PAIR_POINTS, pair_score
 from atoll.models.stock import StockNode
-from tests.realkube.api import Json, wait_until
-from tests.realkube.fake_plugin import RESOURCE, VISIBLE, Gpu
+from tests.e2e.read_back import given_of
+from tests.realkube.api import wait_until
+from tests.realkube.fake_plugin import VISIBLE, Gpu
 from tests.realkube.fleet import gpu_pod, pods_in
 from tests.realkube.gpu_allocator import GpuAllocator
 from tests.realkube.harness import ControlPlane
 from tests.realkube.namespaces import needs_mounts
 from tests.realkube.real_node import RealNode
+from tests.vectors.numbered import scores_of
 
 pytestmark = [pytest.mark.e2e, needs_mounts]
 
@@ -54,9 +55,7 @@ def board(*, pairs: bool = False, bridges: bool = False) -> Board:
 
 
 def predicted_by(board: Board, policy: TopologyPolicy) -> StockNode:
-    points = {**{str(link): value for link, value in PAIR_POINTS.items()}, "X": 0}
-    rows = zip(board.pcie, board.nvlinks, strict=True)
-    scores = tuple(tuple(pair_score(points[token], links) for token, links in zip(*row, strict=True)) for row in rows)
+    scores = scores_of({"p2p": board.pcie, "nvlink": board.nvlinks})
     numa = tuple(1 << (n // 4) for n in range(GPUS))
     return StockNode(Devices(numa, 0b11), (scores,), TopologyManager(policy, NumaNodes((0, 1))))
 
@@ -106,7 +105,7 @@ class Churn:
             assert told.rejects if end == "TopologyAffinityError" else told.fails, (free, count, pod["status"])
             api.delete(where, 0)
             return
-        gpus = mask_of(self._index(uuid) for uuid in read_back(pod))
+        gpus = mask_of(self._index(uuid) for given in given_of(pod) for uuid in given.uuids)
         assert gpus in told.sets, f"{count} of {free:08b}: {gpus:08b} is none of {[f'{one:08b}' for one in told.sets]}"
         environment = self.node.cri.running()[pod["metadata"]["uid"], "c0"]
         assert gpus == mask_of(self._index(uuid) for uuid in environment[VISIBLE].split(","))
@@ -120,17 +119,6 @@ class Churn:
 
     def _index(self, uuid: str) -> int:
         return next(n for n, gpu in enumerate(self.node.gpus) if gpu.uuid == uuid)
-
-
-def read_back(pod: Json) -> list[str]:
-    """What the kubelet itself writes into the pod's status."""
-    return [
-        resource["resourceID"]
-        for container in pod["status"]["containerStatuses"]
-        for status in container["allocatedResourcesStatus"]
-        if status["name"] == RESOURCE
-        for resource in status["resources"]
-    ]
 
 
 def test_a_real_node_hands_out_nothing_but_what_was_predicted(nodes: list[RealNode]) -> None:

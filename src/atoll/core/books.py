@@ -13,10 +13,10 @@ from atoll.core.gpuset import mask_of
 from atoll.core.ledger import Grant, LedgerRecord, NodeMode, Owner
 from atoll.core.lifecycle import State, Step, after
 from atoll.core.node_state import NodeState
-from atoll.core.outcomes import OutcomeTable, Predict, StockSetup, Unpredictable, unmodelled
+from atoll.core.outcomes import OutcomeTable, Predict, Unpredictable, setup_of, unmodelled
 from atoll.core.reasons import Code
 from atoll.core.request import fresh_counts
-from atoll.core.shape import Shape, canonical, shape_of
+from atoll.core.shape import Shape, shape_of
 from atoll.core.topology import Health
 from atoll.core.view import Holder, NodeView
 
@@ -97,9 +97,7 @@ def _stock(inventory: Inventory, shape: Shape, predict: Predict, *, kept_back: b
         return Unpredictable(("the UUIDs of some GPUs are not known",))
     if kept_back:
         return Unpredictable(("GPUs are quarantined, and without a shim the kubelet gives them out all the same",))
-    ordered = canonical(inventory.topology)
-    nameless = ordered.with_devices(tuple(replace(device, uuid=None) for device in ordered.devices))
-    return predict(StockSetup(nameless, inventory.parts))
+    return predict(setup_of(inventory.topology, inventory.parts))
 
 
 def observed(grant: Grant, node: str, pod: PodFacts | None, *, gone: bool) -> State:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from atoll.core.facts import StockParts
+from atoll.core.shape import canonical
 from atoll.core.topology import NodeTopology
 
 
@@ -54,6 +55,11 @@ class StockSetup:
 
     topology: NodeTopology
     parts: StockParts
+
+
+def setup_of(topology: NodeTopology, parts: StockParts) -> StockSetup:
+    """The setup of one node, equal for all that are like it. Args: topology: in any order, with UUIDs."""
+    return StockSetup(canonical(topology).without_uuids(), parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,5 +130,9 @@ class NodeTopology:
     def uuids_known(self) -> bool:
         return all(device.uuid is not None for device in self.devices)
 
+    def without_uuids(self) -> "NodeTopology":
+        """What nodes of one model have in common."""
+        return self.with_devices(tuple(replace(device, uuid=None) for device in self.devices))
+
     def with_devices(self, devices: tuple[Device, ...]) -> "NodeTopology":
         return replace(self, devices=devices)

@@ -51,7 +51,7 @@ class Inventories:
 
     def put(self, inventory: Inventory) -> None:
         devices = inventory.topology.devices
-        model = inventory.topology.with_devices(tuple(replace(device, uuid=None) for device in devices))
+        model = inventory.topology.without_uuids()
         uuids = tuple(device.uuid for device in devices)
         parts = None if inventory.parts is None else _one(inventory.parts)
         self._filed[inventory.node] = Filed(

@@ -4,13 +4,13 @@ A container may run on for a moment after its pod is gone from the API; so long 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 
 from atoll.core.books import pod_gpus
 from atoll.core.facts import Given, Inventory, PodFacts, Source, StockParts
 from atoll.core.gpuset import mask_of, positions
-from atoll.core.outcomes import OutcomeTable, StockSetup, Unpredictable
+from atoll.core.outcomes import OutcomeTable, Unpredictable, setup_of
 from atoll.core.shape import canonical
 from atoll.core.topology import Health, NodeTopology
 from atoll.models.setup import predicted
@@ -119,9 +119,7 @@ class NodeSide:
         return frozenset(devices[n].uuid or "" for n in positions(gpus))
 
     def _table(self, name: str) -> OutcomeTable:
-        ordered = canonical(self.machines[name])
-        nameless = ordered.with_devices(tuple(replace(device, uuid=None) for device in ordered.devices))
-        table = predicted(StockSetup(nameless, self.parts_of(name)))
+        table = predicted(setup_of(self.machines[name], self.parts_of(name)))
         if isinstance(table, Unpredictable):
             raise AssertionError(f"{name} is a machine of which nobody can tell what it hands out: {table.gates}")
         return table

@@ -96,6 +96,9 @@ def fragments(document: Doc) -> Markup:
 
 def _stock(document: Doc) -> Markup | None:
     """The same requests without Atoll; left out where nothing can be told of any node."""
+    sizes = list(document.get("stock", ()))
+    if not any(size.get(word) for size in sizes for word in ("whole", "split", "fails")):
+        return None
     rows = [
         (
             el("span", count(size.get("gpus", 0), "GPU"), class_="size"),
@@ -108,10 +111,8 @@ def _stock(document: Doc) -> Markup | None:
             count(size.get("fails"), "node"),
             count(size.get("unknown"), "node"),
         )
-        for size in document.get("stock", ())
+        for size in sizes
     ]
-    if not any(size.get(word) for size in document.get("stock", ()) for word in ("whole", "split", "fails")):
-        return None
     heads = ("Request", "Always whole", "May be split", "Fails after binding", "Cannot be told")
     return join(
         el("h3", "The same requests without Atoll"),
