@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +15,7 @@ class Answering:
     def __init__(self, *command: str | Path, environment: Mapping[str, str] | None = None) -> None:
         self._command: Sequence[str | Path] = command
         self._environment = environment
+        self._asked = threading.Lock()
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
@@ -32,7 +34,7 @@ class Answering:
         self._process.communicate()
 
     def ask(self, **question: object) -> Any:
-        """The answer.
+        """The answer to this question, whoever else asks meanwhile.
 
         Raises:
             AssertionError: the program ended.
@@ -40,9 +42,10 @@ class Answering:
         process = self._process
         if process.stdin is None or process.stdout is None:
             raise AssertionError("it was not entered")
-        process.stdin.write(json.dumps(question) + "\n")
-        process.stdin.flush()
-        line = process.stdout.readline()
+        with self._asked:
+            process.stdin.write(json.dumps(question) + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
         if not line:
             raise AssertionError(f"{self._command[0]} ended: {process.communicate()[1][-2000:]}")
         return json.loads(line)
