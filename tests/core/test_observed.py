@@ -92,7 +92,7 @@ def paired(topology: NodeTopology) -> NodeTopology:
 
 def test_a_grant_holds_every_set_that_the_node_may_give() -> None:
     fleet = Fleet()
-    fleet.put(view(got=[got("a", 0, 1)]))
+    fleet.put(view(pod("a", 2), got=[got("a", 0, 1)]))
 
     placed = decide(fleet.snapshot(), wish(4))
 
@@ -103,8 +103,9 @@ def test_a_grant_holds_every_set_that_the_node_may_give() -> None:
 
 
 def test_what_is_right_now_is_refused_where_somebody_s_leaving_may_make_it_wrong() -> None:
-    one = view(got=[got("a", 4, 5, 6, 7)], topology=paired(BOARD))
-    four = view(got=[got(f"p{gpu}", gpu) for gpu in range(4, 8)], topology=paired(BOARD))
+    one = view(pod("a", 4), got=[got("a", 4, 5, 6, 7)], topology=paired(BOARD))
+    owners = [pod(f"p{gpu}", 1) for gpu in range(4, 8)]
+    four = view(*owners, got=[got(f"p{gpu}", gpu) for gpu in range(4, 8)], topology=paired(BOARD))
 
     assert isinstance(verdict(wish(3), one), Fit)
     # With one of four gone, a pair of the whole island and the GPU that became free keep the other pair together.
@@ -168,6 +169,30 @@ def test_what_was_read_back_takes_exactly_those_gpus() -> None:
 
 def test_a_container_of_a_pod_that_is_gone_keeps_its_gpus_until_the_node_lets_go() -> None:
     assert view(got=[got("dead", 2, 3)]).state.free == 0xFF & ~mask_of([2, 3])
+
+
+def test_while_the_node_still_keeps_somebody_who_is_gone_it_takes_nobody() -> None:
+    """The kubelet gives away the GPUs of a deleted pod although its containers may still run."""
+    for dead in ([got("dead", 2, 3)], [Given("dead-uid", "main", ())]):
+        assert refused(wish(1), view(got=dead)) == (Code.UNCONFIRMED, "1 owner not read back yet")
+
+
+@pytest.mark.parametrize(
+    ("boot", "stale", "silent", "why"),
+    [
+        ("boot-2", "", "", "the node has booted since its agent looked at it"),
+        ("boot-1", "no driver", "", "its agent could not ask the machine: no driver"),
+        ("boot-1", "", "nobody has heard of its agent for 60 s", "nobody has heard of its agent for 60 s"),
+    ],
+)
+def test_an_old_word_closes_restricted(boot: str, stale: str, silent: str, why: str) -> None:
+    node = replace(NODE, boot_id=boot)
+    inventory = Inventory("n1", "uid-1", Source.AGENT, BOARD, PARTS, boot_id="boot-1", stale=stale)
+    hardware = hardware_of(inventory, OBSERVE, predict=predicted)
+
+    state = view_of(books_of(node, OBSERVE, hardware, LedgerRecord("n1"), (), (), stale=silent))
+
+    assert refused(wish(4), state) == (Code.STALE_INVENTORY, why)
 
 
 def test_a_grant_without_names_is_exact_once_read_back_also_when_the_node_is_no_longer_observed() -> None:

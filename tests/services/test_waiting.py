@@ -233,3 +233,14 @@ def test_preempt_lets_pods_without_gpus_through_and_wrong_ones_not():
 
     assert stage.service.preempt(pod("web", 0), {"n1": [], "n9": []}) == ("n1", "n9")
     assert stage.service.preempt(pod("a", policy="restricted"), {"n1": []}) == ()
+
+
+def test_one_that_does_not_lead_wakes_whom_it_refused_when_he_fits_before_the_refusal_was_written():
+    """Nobody else knows that he waits."""
+    stage = fragmented(pod("a"), leading=False)
+    stage.filter(pod("a"), "n1")
+
+    effects = stage.step(PodGone("x-uid"))
+
+    assert (told(effects), woken(effects)) == ([], ["a"])
+    assert stage.wait(TELL_EVERY_S + 1) == []

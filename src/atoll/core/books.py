@@ -36,6 +36,7 @@ class Hardware:
         out_unnamed: how many GPUs without UUID are out; their position is not told, so they count as hidden.
         counts: how many GPUs a Node may report that this inventory belongs to, from least to most.
         stock: what the node's own parts do with a request, or why nobody can tell.
+        boot_id: of the boot since which it holds. stale: why it may be out of date, "" where it is not.
     """
 
     node_uid: str
@@ -48,6 +49,8 @@ class Hardware:
     out_note: str
     counts: tuple[int, int]
     stock: OutcomeTable | Unpredictable = NO_AGENT
+    boot_id: str = ""
+    stale: str = ""
 
     def where(self, uuids: frozenset[str]) -> int:
         """Positions of those of the UUIDs that the node has."""
@@ -87,6 +90,8 @@ def hardware_of(
         stock=_stock(inventory, shape, predict, kept_back=bool(kept_back))
         if config.mode is NodeMode.OBSERVE
         else NO_AGENT,
+        boot_id=inventory.boot_id,
+        stale=f"its agent could not ask the machine: {inventory.stale}" if inventory.stale else "",
     )
 
 
@@ -133,6 +138,8 @@ class Books:
         live: grants of the ledger that still hold, with their state.
         foreign: pods on the node that hold GPUs without a grant.
         got: UUIDs by pod UID, as read back from the node; of pods that have ended or are gone too, until it lets go.
+        lingering: pods that are gone and may still hold GPUs, whether or not it was read back which.
+        stale: why the word of the node's agent is old, "" where it is not.
     """
 
     node: NodeFacts
@@ -142,6 +149,8 @@ class Books:
     foreign: tuple[PodFacts, ...]
     unreadable: str = ""
     got: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    lingering: frozenset[str] = frozenset()
+    stale: str = ""
 
     @property
     def chosen_there(self) -> bool:
@@ -155,8 +164,9 @@ class Books:
 
     @property
     def unconfirmed(self) -> int:
-        """Owners of which nobody has read back what they got.
+        """Owners of which nobody has read back what they got, and those that are gone and still hold something.
 
+        The kubelet gives GPUs of a pod that was deleted to the next one, though a container of it may still run.
         Where the node's outcomes are not foreseen, only grants with candidates count: they were made when it was.
         """
         if not self.chosen_there:
@@ -164,7 +174,9 @@ class Books:
         foreseen = self.hardware is not None and not isinstance(self.hardware.stock, Unpredictable)
         owners = [(grant.owner.uid, grant.count) for grant, _ in self.live if foreseen or grant.candidates]
         owners += [(pod.uid, pod_gpus(pod)) for pod in self.foreign if foreseen]
-        return sum(self.exact(uid, count) is None for uid, count in owners)
+        alive = {grant.owner.uid for grant, _ in self.live} | {pod.uid for pod in self.foreign}
+        dead = (self.lingering | self.got.keys()) - alive if foreseen else frozenset[str]()
+        return len(dead) + sum(self.exact(uid, count) is None for uid, count in owners)
 
 
 def books_of(
@@ -175,11 +187,14 @@ def books_of(
     on_node: Iterable[PodFacts],
     grant_states: Iterable[tuple[Grant, State]],
     given: Iterable[Given] = (),
+    *,
+    lingering: frozenset[str] = frozenset(),
+    stale: str = "",
 ) -> Books:
     """Sort the owners of a node: grants that hold, pods that hold without one, and containers of pods that are gone.
 
     Args:
-        given: what was read back from the node.
+        given: what was read back from the node. lingering, stale: see `Books`.
     """
     live = tuple((grant, state) for grant, state in grant_states if state not in (State.RELEASING, State.RELEASED))
     granted = {grant.owner.uid for grant, _ in live}
@@ -192,7 +207,7 @@ def books_of(
     got: dict[str, frozenset[str]] = {}
     for each in given:
         got[each.pod_uid] = got.get(each.pod_uid, frozenset()) | frozenset(each.uuids)
-    return Books(node, config, hardware, live, foreign, record.unreadable, got)
+    return Books(node, config, hardware, live, foreign, record.unreadable, got, lingering, stale)
 
 
 def view_of(books: Books) -> NodeView:
@@ -230,6 +245,8 @@ def _papers(books: Books) -> tuple[Hardware | None, Code | None, str]:
     elif not hardware.counts[0] <= node.capacity <= hardware.counts[1]:
         note = f"the inventory lists {len(hardware.uuids)} GPUs, the node {node.capacity}"
         hardware, closed = None, Code.STALE_INVENTORY
+    elif books.chosen_there and (stale := hardware.stale or _rebooted(books, hardware) or books.stale):
+        closed, note = Code.STALE_INVENTORY, stale
     elif books.chosen_there and isinstance(hardware.stock, Unpredictable):
         closed, note = Code.NODE_CLOSED, "; ".join(hardware.stock.gates)
     elif books.chosen_there and node.allocatable < hardware.usable:
@@ -238,6 +255,11 @@ def _papers(books: Books) -> tuple[Hardware | None, Code | None, str]:
     if books.unreadable:
         closed, note = Code.NODE_CLOSED, f"its ledger cannot be read: {books.unreadable}"
     return hardware, closed, note
+
+
+def _rebooted(books: Books, hardware: Hardware) -> str:
+    boots = books.node.boot_id, hardware.boot_id
+    return "the node has booted since its agent looked at it" if all(boots) and boots[0] != boots[1] else ""
 
 
 def _with_masks(state: NodeState, books: Books, hardware: Hardware) -> NodeState:

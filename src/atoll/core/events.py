@@ -1,6 +1,6 @@
 """What happened outside, as values: watch events, questions of the scheduler, and outcomes of effects."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from atoll.core.facts import Inventory, NodeConfigObject, NodeFacts, PodFacts
@@ -25,9 +25,13 @@ class PodSeen:
 
 @dataclass(frozen=True, slots=True)
 class PodGone:
-    """The pod with this UID does not exist any more, by a watch or a consistent read."""
+    """The pod with this UID does not exist any more, by a watch or a consistent read.
+
+    Attributes: version: of the pods, at which it was gone; "" where a read says no more than that it is.
+    """
 
     uid: str
+    version: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,27 @@ class LedgerGone:
     node: str
 
 
+@dataclass(frozen=True, slots=True)
+class AgentSeen:
+    """The Lease of a node's agent: another `renewed` each time that it says that it lives.
+
+    Attributes:
+        pods_version: resourceVersion of the pods up to which the inventory of `inventory_version` tells everything.
+    """
+
+    node: str
+    renewed: str
+    pods_version: str = ""
+    inventory_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentGone:
+    """Somebody deleted the Lease."""
+
+    node: str
+
+
 class Kind(StrEnum):
     """The resources that are watched; `Synced` names one."""
 
@@ -72,6 +97,7 @@ class Kind(StrEnum):
     INVENTORIES = "gpunodes"
     CONFIGS = "gpunodeconfigs"
     LEDGERS = "gpuledgers"
+    AGENTS = "leases"
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +220,8 @@ class ReadFailed:
     why: str
 
 
-Seen = NodeSeen | PodSeen | InventorySeen | ConfigSeen | LedgerSeen
-Gone = NodeGone | PodGone | InventoryGone | ConfigGone | LedgerGone
+Seen = NodeSeen | PodSeen | InventorySeen | ConfigSeen | LedgerSeen | AgentSeen
+Gone = NodeGone | PodGone | InventoryGone | ConfigGone | LedgerGone | AgentGone
 WatchEvent = Seen | Gone | Synced | Dropped
 Outcome = (
     LedgerWritten
@@ -215,16 +241,22 @@ Outcome = (
 Event = WatchEvent | Outcome | BindAsked | BindAbandoned | LeadershipChanged | Tick
 
 
-def gone_after(seen: Seen) -> Gone:
-    """What says that the object that was seen is not there any more."""
+def gone_after(seen: Seen, version: str = "") -> Gone:
+    """What says that the object that was seen is not there any more.
+
+    Args:
+        version: of its kind, at which it was gone.
+    """
     match seen:
         case NodeSeen(node):
             return NodeGone(node.name, node.uid)
         case PodSeen(pod):
-            return PodGone(pod.uid)
+            return PodGone(pod.uid, version)
         case InventorySeen(inventory):
             return InventoryGone(inventory.node)
         case ConfigSeen(config):
             return ConfigGone(config.name)
         case LedgerSeen(record):
             return LedgerGone(record.node)
+        case AgentSeen(node):
+            return AgentGone(node)

@@ -40,6 +40,7 @@ from atoll.core.agent.events import (
 from atoll.core.agent.remembering import after_look
 from atoll.core.facts import Inventory, Source, StockParts
 from atoll.core.outcomes import Unpredictable, setup_of
+from atoll.core.resource_version import is_newer
 from atoll.core.topology import Health, NodeTopology
 from atoll.models.setup import predicted
 from atoll.services.due import Due
@@ -94,7 +95,9 @@ class Agent:
                     self._something_changed()
                 self._adopt()
             case PublishedSeen(inventory):
-                self._published = inventory
+                known = self._published
+                if not (inventory and known and known.version) or is_newer(inventory.version, known.version):
+                    self._published = inventory
             case PublishedListed():
                 self._published_known = True
                 self._adopt()
@@ -168,7 +171,7 @@ class Agent:
         if self._ask.start(now):
             yield AskKubelet(node)
         if self._renew.start(now):
-            yield RenewLease(node)
+            yield self._sign_of_life(node)
         for pod in self._residents.to_ask(now):
             yield AskDevices(pod)
         if self._residents.ghosts and self._gone.start(now):
@@ -177,6 +180,13 @@ class Agent:
         if wanted is not None and not self._says(wanted) and self._write.start(now):
             yield Publish(wanted, gates_of(wanted))
 
+    def _sign_of_life(self, node: OwnNode) -> RenewLease:
+        """Whatever is not written yet is not told, whatever the pods have come to."""
+        wanted, known = self._inventory(node), self._published
+        if wanted is None or known is None or not self._says(wanted):
+            return RenewLease(node)
+        return RenewLease(node, self._residents.version, known.version)
+
     def _says(self, wanted: Inventory) -> bool:
         """Whether the API has it already."""
         known = self._published
@@ -184,7 +194,12 @@ class Agent:
             return False
         if not self._residents.covered_by(known.pods_version):
             return False
-        return replace(known, version="", pods_version="") == replace(wanted, version="", pods_version="")
+        return self._essence(known) == self._essence(wanted)
+
+    def _essence(self, inventory: Inventory) -> Inventory:
+        """What is worth a write: not that a pod which runs has still to say what it got."""
+        given = (each for each in inventory.given if each.uuids or not self._residents.lives(each.pod_uid))
+        return replace(inventory, version="", pods_version="", given=tuple(given))
 
     def _inventory(self, node: OwnNode) -> Inventory | None:
         """What the `GPUNode` should say; None while that is not known, or there is no GPU to tell of."""

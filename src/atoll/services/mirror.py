@@ -8,9 +8,11 @@ whatever order watches, reads and answers to our own writes arrive. Views of nod
 from collections.abc import Iterator
 from dataclasses import replace
 
-from atoll.core.books import OPEN, Hardware, books_of, hardware_of, observed, view_of
+from atoll.core.books import OPEN, Hardware, books_of, hardware_of, holds_nothing, observed, pod_gpus, view_of
 from atoll.core.config import DEFAULT_CONFIG, config_of
 from atoll.core.events import (
+    AgentGone,
+    AgentSeen,
     ConfigGone,
     ConfigSeen,
     Dropped,
@@ -26,12 +28,12 @@ from atoll.core.events import (
     Synced,
     WatchEvent,
 )
-from atoll.core.facts import NodeConfig, NodeConfigObject, NodeFacts, PodFacts
+from atoll.core.facts import NodeConfig, NodeConfigObject, NodeFacts, PodFacts, Source
 from atoll.core.fleet import Fleet
-from atoll.core.ledger import Grant, LedgerRecord, fault_of
+from atoll.core.ledger import Grant, LedgerRecord, NodeMode, fault_of
 from atoll.core.lifecycle import State
 from atoll.core.outcomes import Predict
-from atoll.core.resource_version import is_newer
+from atoll.core.resource_version import is_newer, just_before
 from atoll.core.view import NodeView
 from atoll.models.setup import predicted
 from atoll.services.inventories import Filed, Inventories
@@ -54,6 +56,9 @@ class Mirror:
         self.pods: dict[str, PodFacts] = {}
         self.inventories = Inventories()
         self.configs: dict[str, NodeConfigObject] = {}
+        self.agents: dict[str, AgentSeen] = {}
+        self.silent: dict[str, str] = {}  # node -> why the word of its agent is old
+        self._lingering: dict[str, dict[str, str]] = {}  # node -> UID -> version of the pods, see `lingers`
         self.fleet = Fleet()
         self.synced: set[Kind] = set()
         self.ready = False  # every kind was listed
@@ -75,8 +80,8 @@ class Mirror:
             case PodSeen(pod):
                 self.unwatched.pop(pod.uid, None)
                 return self._put_pod(pod)
-            case PodGone(uid):
-                return self._drop_pod(uid)
+            case PodGone(uid, version):
+                return self._drop_pod(uid, version)
             case LedgerSeen(record):
                 return self._put_record(record)
             case LedgerGone(node):
@@ -97,6 +102,13 @@ class Mirror:
                 self._hardware.pop(node, None)
                 self.mark(node)
                 return True
+            case AgentSeen(node):
+                self.agents[node] = event
+                if node in self._lingering:
+                    self.mark(node)
+                return True
+            case AgentGone():
+                return False  # its last word stands, and it falls silent
             case ConfigSeen(config):
                 self.configs[config.name] = config
                 return self._new_config()
@@ -157,6 +169,25 @@ class Mirror:
         uid = grant.owner.uid
         return observed(grant, node, self.pods.get(uid), gone=uid in self._gone)
 
+    def lingers(self, uid: str, node: str) -> bool:
+        """Whether the pod, which the API has no more, may still hold GPUs of an observed node.
+
+        A pod can be deleted under its running containers. Its node is believed to have let it go when its agent has
+        told everything up to after that, and tells nothing of the pod.
+        """
+        after = self._lingering.get(node, {}).get(uid)
+        if after is None:
+            return False
+        filed, agent = self.inventories.filed(node), self.agents.get(node)
+        if self.config(node).mode is not NodeMode.OBSERVE or filed is None or not filed.pods_version:
+            return False  # nobody will tell
+        if any(each.pod_uid == uid for each in filed.given):
+            return True
+        told = filed.pods_version
+        if agent and agent.inventory_version and not is_newer(agent.inventory_version, filed.version):
+            told = max(told, agent.pods_version, key=lambda version: int(version) if version.isdecimal() else 0)
+        return not is_newer(told, after)
+
     def open_grants(self, uid: str) -> Iterator[tuple[str, Grant]]:
         """(node, grant) of what is recorded for a pod that is not bound yet: enforced ones first, then by node name.
 
@@ -183,13 +214,18 @@ class Mirror:
         filed = self.inventories.filed(node)
         told = filed.given if filed and filed.node_uid == facts.uid else ()
         given = (each for each in told if each.pod_uid not in without)
-        return view_of(books_of(facts, self.config(node), self._hardware_of(node), record, pods, states, given))
+        hardware, config = self._hardware_of(node), self.config(node)
+        lingering = frozenset(uid for uid in self._lingering.get(node, ()) if self.lingers(uid, node))
+        stale = self.silent.get(node, "") if filed and filed.source is Source.AGENT else ""
+        books = books_of(facts, config, hardware, record, pods, states, given, lingering=lingering, stale=stale)
+        return view_of(books)
 
     def refresh(self) -> tuple[tuple[str, ...], bool]:
         """Make the views of marked nodes; returns these nodes, and whether the state of one is another one now."""
         touched, changed = tuple(self._dirty), False
         self._dirty.clear()
         for node in touched:
+            self._let_go(node)
             old, new = self.fleet.get(node), self.view(node)
             if new is None:
                 self.fleet.drop(node)
@@ -197,6 +233,13 @@ class Mirror:
                 self.fleet.put(new)
             changed |= (old and old.state) != (new and new.state)
         return touched, changed
+
+    def _let_go(self, node: str) -> None:
+        left = {uid: after for uid, after in self._lingering.get(node, {}).items() if self.lingers(uid, node)}
+        if left and node in self.nodes:
+            self._lingering[node] = left
+        else:
+            self._lingering.pop(node, None)
 
     def mark(self, *nodes: str) -> None:
         """Have the views of these nodes made anew."""
@@ -221,15 +264,28 @@ class Mirror:
             _add(self._on_node, pod.node, pod.uid)
         self.mark(pod.node, *self.granted_nodes(pod.uid))
 
-    def _drop_pod(self, uid: str) -> bool:
+    def _drop_pod(self, uid: str, version: str) -> bool:
         if uid in self._gone:
             return False
+        self._linger(uid, version)
         self._gone[uid] = None
         if len(self._gone) > GONE_MAX:
             del self._gone[next(iter(self._gone))]
         self.forget(uid)
         self.mark(*self.granted_nodes(uid))
         return True
+
+    def _linger(self, uid: str, version: str) -> None:
+        """Remember until when the pod's node has to tell that it let it go."""
+        pod, after = self.pods.get(uid), just_before(version) if version else ""
+        if pod is not None:
+            if pod.node and not holds_nothing(pod) and pod_gpus(pod):
+                self._lingering.setdefault(pod.node, {})[uid] = after or pod.version
+            return
+        for node in self.granted_nodes(uid):
+            grant = self.record(node).of(uid)
+            if grant is not None and grant.state is State.BINDING:  # it may have landed
+                self._lingering.setdefault(node, {})[uid] = after or grant.pod_version
 
     def _put_record(self, record: LedgerRecord) -> bool:
         old = self._records.get(record.node)

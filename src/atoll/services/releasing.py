@@ -64,11 +64,15 @@ class Releaser:
     def contribute(self, draft: Draft) -> Draft:
         """Take out of the draft what has ended, and what may be given up by now."""
         record = draft.record
-        dead = [g.owner.uid for g in record.grants if self._mirror.state(g, record.node) is State.RELEASING]
+        dead = [g.owner.uid for g in record.grants if self._has_ended(g, record.node)]
         given_up = [uid for uid, node in list(self._leaving) if node == record.node and self._may_drop(uid, record)]
         deleted = bool(record.grants) and not record.version  # by somebody; the leader makes the object anew
         urgent = draft.urgent or bool(given_up) or (self.leading and (bool(dead) or deleted))
         return Draft(record.without(*dead, *given_up), urgent)
+
+    def _has_ended(self, grant: Grant, node: str) -> bool:
+        """Whether the owner is gone, and the node has let go of what it held."""
+        return self._mirror.state(grant, node) is State.RELEASING and not self._mirror.lingers(grant.owner.uid, node)
 
     def sweep(self, node: str) -> None:
         """Look through a node's ledger for owners that nobody has seen and for grants that have lost their sense."""

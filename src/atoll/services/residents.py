@@ -43,6 +43,9 @@ class Residents:
     ) -> Iterator[Note]:
         match event:
             case ResidentSeen(pod):
+                known = self._pods.get(pod.uid)
+                if pod.over and pod.asking and not (known and known.over):
+                    self._owed = pod.version
                 self._pods[pod.uid] = pod
                 self._reached(pod.version)
                 self._watch_over(pod, now)
@@ -71,10 +74,13 @@ class Residents:
         """Whether a word up to that version tells of every pod that has left."""
         return not self._owed or (bool(version) and not is_newer(self._owed, version))
 
+    def lives(self, uid: str) -> bool:
+        return uid in self._pods and not self._pods[uid].over
+
     @property
     def given(self) -> tuple[Given, ...]:
-        """What every pod holds, sorted by pod and container."""
-        held = [self._answers.get(pod.uid) or pod.given for pod in self._pods.values() if not pod.over]
+        """What every pod holds, sorted by pod and container; without UUIDs where that is not known yet."""
+        held = [self._answers.get(pod.uid) or pod.given or unknown(pod) for pod in self._pods.values() if not pod.over]
         every = (each for pod in (*held, *self.ghosts.values()) for each in pod)
         return tuple(sorted(every, key=lambda each: (each.pod_uid, each.container)))
 
@@ -98,9 +104,8 @@ class Residents:
         if pod is None or not pod.asking:
             return
         if not pod.over:
-            unknown = tuple(Given(uid, name, (), pod.namespace, pod.name) for name in pod.asking)
-            self.ghosts[uid] = given or pod.given or unknown
-        self._owed = version
+            self.ghosts[uid] = given or pod.given or unknown(pod)
+            self._owed = version
 
     def _answered(self, uid: str, given: tuple[Given, ...] | None, why: str, now: float) -> Iterator[Note]:
         asked = self._asked.get(uid)
@@ -116,3 +121,8 @@ class Residents:
     def _reached(self, version: str) -> None:
         if not self.version or is_newer(version, self.version):
             self.version = version
+
+
+def unknown(pod: Resident) -> tuple[Given, ...]:
+    """Containers that have GPUs, or will have, and nobody knows which."""
+    return tuple(Given(pod.uid, name, (), pod.namespace, pod.name) for name in pod.asking)

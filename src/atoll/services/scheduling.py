@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from atoll.core.asking import BUILT_IN, Defaults, request_of
 from atoll.core.effects import AnswerBind, Effect, Report
 from atoll.core.events import (
+    AgentSeen,
     BindAbandoned,
     BindAsked,
     BindingAccepted,
@@ -40,6 +41,7 @@ from atoll.core.request import InvalidRequest
 from atoll.services.binding import Binder, Rules
 from atoll.services.deciding import Court
 from atoll.services.ledgers import Ledgers
+from atoll.services.liveness import Liveness
 from atoll.services.mirror import Mirror
 from atoll.services.releasing import Releaser
 from atoll.services.waiting import Waiter, Waiting
@@ -71,6 +73,7 @@ class Scheduling:
         self._binder = Binder(self._mirror, self._outbox, _rules(self._court, self._releaser))
         self._waiting = Waiting(self._mirror, self._outbox, self._releaser.mark, self._court.said, self._fitting)
         self._ledgers.contributions = [self._releaser.contribute, self._binder.contribute]
+        self._liveness = Liveness(self._mirror)
         self._to_pump: dict[str, None] = {}
         self._leading = False
 
@@ -207,6 +210,9 @@ class Scheduling:
                 self._lead(now, leading=leading)
             case Tick():
                 self._tick(now)
+            case AgentSeen():
+                self._mirror.apply(event)
+                self._liveness.heard(event, now)
             case _:
                 self._take_other(event, now)
 
@@ -261,6 +267,7 @@ class Scheduling:
                 self._waiting.seen(pod)
 
     def _tick(self, now: float) -> None:
+        self._liveness.tick(now)
         self._ledgers.tick(now)
         for node in self._binder.tick(now):
             self._pump(node)

@@ -144,8 +144,8 @@ class Waiting:
         waiter = self._waiters.get(uid)
         return waiter.candidates if waiter else None
 
-    def _to_say(self, pod: PodFacts) -> SetPlaced | None:
-        """What the pod's condition should say instead of what it says."""
+    def _to_say(self, pod: PodFacts) -> SetPlaced | RewritePod | None:
+        """What the pod's condition should say instead of what it says; or it is to ask again, since it fits by now."""
         if pod.node:
             if pod.placed is None or pod.ended or not self.leading:
                 return None
@@ -154,6 +154,9 @@ class Waiting:
         if waiter is None or waiter.passed or holds_nothing(pod):
             return None
         said = waiter.said or self._said(pod, waiter.candidates)
+        if said is None and pod.placed is None and not self.leading:
+            # The leader wakes those of whom it knows that they wait, and of this refusal nobody else knows.
+            return RewritePod(pod.uid, pod.namespace, pod.name, self._mark(pod))
         if said is None or said == pod.placed:
             return None
         code, why = said

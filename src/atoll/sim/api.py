@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from atoll.core.effects import ApiEffect, PostBinding, ReadLedger, ReadPod, RewritePod, SetPlaced, WriteLedger
 from atoll.core.events import (
+    AgentSeen,
     BindingAccepted,
     BindingRefused,
     ConfigGone,
@@ -37,7 +38,7 @@ from atoll.core.facts import Inventory, NodeConfigObject, NodeFacts, PodFacts
 from atoll.core.ledger import Grant, LedgerRecord
 
 Told = Callable[[Kind, Seen | Gone], None]
-LIST_ORDER = (Kind.NODES, Kind.CONFIGS, Kind.INVENTORIES, Kind.LEDGERS, Kind.PODS)
+LIST_ORDER = (Kind.NODES, Kind.CONFIGS, Kind.AGENTS, Kind.INVENTORIES, Kind.LEDGERS, Kind.PODS)
 """Ledgers before pods: see `Synced`."""
 
 
@@ -50,6 +51,7 @@ class FakeCluster:
     configs: dict[str, NodeConfigObject] = field(default_factory=dict)
     inventories: dict[str, Inventory] = field(default_factory=dict)
     ledgers: dict[str, LedgerRecord] = field(default_factory=dict)
+    agents: dict[str, AgentSeen] = field(default_factory=dict)
     pods: dict[str, PodFacts] = field(default_factory=dict)  # by UID
     allocations: dict[str, tuple[str, Grant]] = field(default_factory=dict)
     watchers: list[Told] = field(default_factory=list)
@@ -73,14 +75,20 @@ class FakeCluster:
         del self.configs[name]
         self._tell(Kind.CONFIGS, ConfigGone(name))
 
-    def put_inventory(self, inventory: Inventory) -> None:
+    def put_inventory(self, inventory: Inventory) -> Inventory:
         stored = replace(inventory, version=self._next())
         self.inventories[inventory.node] = stored
         self._tell(Kind.INVENTORIES, InventorySeen(stored))
+        return stored
 
     def drop_inventory(self, node: str) -> None:
         del self.inventories[node]
         self._tell(Kind.INVENTORIES, InventoryGone(node))
+
+    def put_agent(self, agent: AgentSeen) -> None:
+        """An agent renews its Lease."""
+        self.agents[agent.node] = agent
+        self._tell(Kind.AGENTS, agent)
 
     def put_pod(self, pod: PodFacts) -> PodFacts:
         """Create or replace a pod, whatever it says; returns it with its new version."""
@@ -93,8 +101,7 @@ class FakeCluster:
         if self.pods.pop(uid, None) is not None:
             self.allocations.pop(uid, None)
             self._marks.pop(uid, None)
-            self._next()
-            self._tell(Kind.PODS, PodGone(uid))
+            self._tell(Kind.PODS, PodGone(uid, self._next()))
 
     def put_ledger(self, record: LedgerRecord) -> LedgerRecord:
         """Write a ledger without asking for its version, as a person with an editor can."""
@@ -173,6 +180,8 @@ class FakeCluster:
                 yield from ((name, ConfigSeen(config)) for name, config in self.configs.items())
             case Kind.INVENTORIES:
                 yield from ((name, InventorySeen(inventory)) for name, inventory in self.inventories.items())
+            case Kind.AGENTS:
+                yield from self.agents.items()
             case Kind.LEDGERS:
                 yield from ((name, LedgerSeen(record)) for name, record in self.ledgers.items())
             case Kind.PODS:

@@ -18,6 +18,9 @@ from atoll.sim.api import FakeCluster
 from atoll.sim.clock import Timeline
 from atoll.sim.net import Marks
 
+SEEN_S = 8.0
+"""A watch may lag, drop and list anew for so long before an instance knows of a deletion."""
+
 KNOWN_BY_ALL_S = 20.0
 """No watch lags so far behind, and no write of an earlier decision lands so late."""
 
@@ -150,12 +153,19 @@ class Checks:
         """A stranger was started, or a GPU fell sick or well: what was foreseen before need not come."""
         self._disturbed[node] = self._timeline.now
 
-    def started(self, pod: PodFacts, uuids: frozenset[str]) -> None:
-        """A node's own parts gave the pod these GPUs."""
+    def started(self, pod: PodFacts, uuids: frozenset[str], shared_since: float | None) -> None:
+        """A node's own parts gave the pod these GPUs.
+
+        Args:
+            shared_since: when the pod was deleted of which a container still runs on one of them.
+        """
         node, grant = self._cluster.allocations.get(pod.uid, (pod.node, None))
+        self._marks["the kubelet gave away what a deleted pod still used"] += shared_since is not None
         if grant is None or not grant.enforced:
             self.disturbed(pod.node)
             return
+        if shared_since is not None and grant.candidates and self._granted_at[pod.uid] > shared_since + SEEN_S:
+            raise Violation(f"1: {pod.uid} was granted GPUs on {node} that containers of a deleted pod still used")
         calm = self._granted_at.get(pod.uid, 0.0) > self._disturbed.get(node, -KNOWN_BY_ALL_S) + KNOWN_BY_ALL_S
         if node in self._replaced or not grant.candidates or not calm:
             return

@@ -58,6 +58,8 @@ class Faults:
             self._lose_inventory,
             self._tamper,
             self._agent_down,
+            self._driver_hangs,
+            self._reboot,
         )
         for kind in kinds:
             if self.rng.random() < 0.3:
@@ -68,7 +70,7 @@ class Faults:
         """Whatever was broken is mended now, and stays so."""
         self.healed = True
         self.pool.cordoned.clear()
-        self.side.silent.clear()
+        self.side.heal()
         if "quarantine" in self.cluster.configs:
             self.cluster.drop_config("quarantine")
         for name, topology in self.machines.items():
@@ -154,9 +156,26 @@ class Faults:
             self._later(1.0, 10.0, lambda: self._publish(name, self.machines[name]))
 
     def _agent_down(self) -> None:
+        agent = self.side.agents.get(self._node())
+        if agent is not None:
+            agent.stop()
+            # Some stay away for so long that they count as silent.
+            self._later(0.1, self.rng.choice((5.0, 40.0)), agent.start)
+
+    def _driver_hangs(self) -> None:
         name = self._node()
-        self.side.silent.add(name)
-        self._later(1.0, 15.0, lambda: self.side.silent.discard(name))
+        self.side.hung.add(name)
+        if name in self.side.agents:
+            self.side.agents[name].poke()
+        self._later(1.0, 20.0, lambda: self.side.hung.discard(name))
+
+    def _reboot(self) -> None:
+        """All containers are gone at once, and their pods start again with the GPUs that they had."""
+        name = self._node()
+        node = self.cluster.nodes.get(name)
+        if node is not None:
+            self._agent_down()
+            self.cluster.put_node(replace(node, boot_id=f"boot-{self.rng.random()}"))
 
     def _tamper(self) -> None:
         """A person damages a ledger, and restores it from a copy."""

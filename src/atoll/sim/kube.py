@@ -223,7 +223,7 @@ class FakeKubelets:
                 self._timeline.after(self._rng.uniform(0.01, 0.5), lambda: self._admit(pod.uid))
             case PodGone(uid):
                 self._admitted.pop(uid, None)
-                self._side.leave(uid)
+                self._side.deleted(uid)
             case NodeGone(name):
                 self._side.forget(name)
             case _:
@@ -248,7 +248,7 @@ class FakeKubelets:
     def _end(self, uid: str) -> None:
         """Succeeded or Failed, then removed a while later."""
         self._admitted.pop(uid, None)
-        self._side.leave(uid)
+        self._side.end(uid)
         pod = self._cluster.pods.get(uid)
         if pod is not None and not pod.ended:
             self._cluster.put_pod(replace(pod, ended=True))

@@ -7,6 +7,7 @@ from random import Random
 
 from atoll.core.effects import ApiEffect, PostBinding, ReadLedger, WriteLedger
 from atoll.core.events import (
+    AgentGone,
     BindingUnknown,
     ConfigGone,
     Gone,
@@ -183,5 +184,5 @@ class Watch:
 
 def _key(gone: Gone) -> str:
     match gone:
-        case NodeGone(key) | PodGone(key) | InventoryGone(key) | ConfigGone(key) | LedgerGone(key):
+        case NodeGone(key) | PodGone(key) | InventoryGone(key) | ConfigGone(key) | LedgerGone(key) | AgentGone(key):
             return key

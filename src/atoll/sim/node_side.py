@@ -1,6 +1,7 @@
-"""The nodes' own parts, which choose GPUs at random, and an agent on each that reads back what they gave.
+"""The nodes' own parts, which choose GPUs at random, and the containers that run with them.
 
-A container may run on for a moment after its pod is gone from the API; so long the node keeps its GPUs.
+A container may run on for a while after its pod is gone from the API. The kubelet does not wait for that: it gives the
+pod's GPUs to the next one that it admits.
 """
 
 from collections.abc import Callable, Mapping
@@ -8,17 +9,22 @@ from dataclasses import dataclass, field
 from random import Random
 
 from atoll.core.books import pod_gpus
-from atoll.core.facts import Given, Inventory, PodFacts, Source, StockParts
+from atoll.core.facts import Inventory, PodFacts, Source, StockParts
 from atoll.core.gpuset import mask_of, positions
 from atoll.core.outcomes import OutcomeTable, Unpredictable, setup_of
 from atoll.core.shape import canonical
 from atoll.core.topology import Health, NodeTopology
 from atoll.models.setup import predicted
+from atoll.sim.agents import AgentProcess, FakeNode
 from atoll.sim.api import FakeCluster
 from atoll.sim.clock import Timeline
-from atoll.sim.net import Marks
+from atoll.sim.net import Marks, Weather
 
 POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
+OLD_KUBELET_SHARE = 0.3
+"""Of the runs, in which kubelets write nothing of GPUs into the status of pods."""
+
+Started = Callable[[PodFacts, frozenset[str], float | None], None]
 
 
 @dataclass(slots=True)
@@ -27,25 +33,38 @@ class NodeSide:
 
     Attributes:
         machines: how each node really is. sick: GPUs by position that its kubelet does not give.
-        started: told of every pod that got GPUs, with their UUIDs. disturbed: of nodes whose usable GPUs change.
-        silent: nodes whose agent is down.
+        started: told of every pod that got GPUs, with their UUIDs, and since when the pod is deleted that still runs
+            on one of them.
+        disturbed: told of nodes whose usable GPUs change. agents: by node, where nodes are observed.
+        hung: nodes whose driver does not answer.
     """
 
     cluster: FakeCluster
     timeline: Timeline
     rng: Random
     machines: Mapping[str, NodeTopology]
+    weather: Weather
     marks: Marks
+    log: Callable[[str, object], None]
     observed: bool
-    started: list[Callable[[PodFacts, frozenset[str]], None]] = field(default_factory=list)
+    started: list[Started] = field(default_factory=list)
     disturbed: list[Callable[[str], None]] = field(default_factory=list)
-    silent: set[str] = field(default_factory=set)
+    agents: dict[str, AgentProcess] = field(default_factory=dict)
+    hung: set[str] = field(default_factory=set)
     sick: dict[str, int] = field(default_factory=dict)
-    _held: dict[str, dict[str, int]] = field(default_factory=dict)  # node -> pod UID -> GPUs
+    silent_status: bool = False
+    _held: dict[str, dict[str, int]] = field(default_factory=dict)  # node -> pod UID -> GPUs, as the kubelet has it
+    _running: dict[str, dict[str, int]] = field(default_factory=dict)  # the same, as containers have it
+    _deleted: dict[str, float] = field(default_factory=dict)  # pod UID -> since when
+    _told: dict[str, frozenset[str]] = field(default_factory=dict)
     _parts: dict[str, StockParts] = field(default_factory=dict)
+    _now: dict[str, NodeTopology] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.silent_status = self.rng.random() < OLD_KUBELET_SHARE
 
     def publish(self, name: str, topology: NodeTopology) -> None:
-        """The inventory as an agent, or a person, writes it now."""
+        """The machine is like this now; a person writes it down, or an agent sees it."""
         node = self.cluster.nodes.get(name)
         if node is None:
             return
@@ -57,16 +76,46 @@ class NodeSide:
         if not self.observed:
             self.cluster.put_inventory(Inventory(name, node.uid, Source.PUBLISHED, topology))
             return
-        given = tuple(
-            Given(uid, "main", tuple(sorted(self._uuids(name, gpus)))) for uid, gpus in self._held_on(name).items()
-        )
-        self.cluster.put_inventory(Inventory(name, node.uid, Source.AGENT, topology, self.parts_of(name), given))
+        self._now[name] = topology
+        if name not in self.agents:
+            here = FakeNode(name, self.cluster, self)
+            self.agents[name] = AgentProcess(
+                here, self.cluster, self.timeline, self.rng, self.weather, self.marks, self.log
+            )
+            self.agents[name].start()
+        self.agents[name].poke()
 
-    def parts_of(self, name: str) -> StockParts:
-        if name not in self._parts:
+    @property
+    def winding_down(self) -> bool:
+        """Whether something runs of a pod that is gone."""
+        return any(uid not in self.cluster.pods for running in self._running.values() for uid in running)
+
+    def heal(self) -> None:
+        self.hung.clear()
+        for agent in self.agents.values():
+            agent.start()
+
+    # What an agent finds on its node.
+
+    def looks(self, node: str) -> NodeTopology | None:
+        return None if node in self.hung else self._now.get(node)
+
+    def parts_of(self, node: str) -> StockParts:
+        if node not in self._parts:
             policy = self.rng.choice(POLICIES)
-            self._parts[name] = StockParts(policy=policy, plugin="nvidia-device-plugin", version="v0.17.1")
-        return self._parts[name]
+            self._parts[node] = StockParts(policy=policy, plugin="nvidia-device-plugin", version="v0.17.1")
+        return self._parts[node]
+
+    def said(self, uid: str) -> frozenset[str]:
+        return self._told.get(uid, frozenset())
+
+    def got(self, uid: str) -> frozenset[str]:
+        return next((self._uuids(node, held[uid]) for node, held in self._held.items() if uid in held), frozenset())
+
+    def kept(self, node: str) -> frozenset[str]:
+        return frozenset(self._running_on(node))
+
+    # What its kubelet does.
 
     def admit(self, pod: PodFacts) -> bool:
         """Give the pod GPUs as the node's parts may; False where they fail it."""
@@ -81,38 +130,48 @@ class NodeSide:
         if gpus is None:
             self.marks["the node's parts failed a pod"] += 1
             return False
-        self._held_on(pod.node)[pod.uid] = gpus
+        beside = [
+            self._deleted[uid] for uid, theirs in self._running_on(pod.node).items() if theirs & gpus and uid != pod.uid
+        ]
+        self._held_on(pod.node)[pod.uid] = self._running_on(pod.node)[pod.uid] = gpus
         for tell in self.started:
-            tell(pod, self._uuids(pod.node, gpus))
-        self._read_back_soon(pod.node)
+            tell(pod, self._uuids(pod.node, gpus), min(beside, default=None))
+        self.timeline.after(self.rng.uniform(0.05, 1.5), lambda: self._status(pod.uid))
         return True
 
-    def leave(self, uid: str) -> None:
-        """The pod's containers end, now or in a moment."""
-        for name, held in self._held.items():
-            if uid in held:
-                self.timeline.after(self.rng.choice((0.0, 0.1, 3.0)), lambda name=name: self._freed(name, uid))  # type: ignore[misc]
+    def end(self, uid: str) -> None:
+        """The pod's containers have come to their end."""
+        for held in (*self._held.values(), *self._running.values()):
+            held.pop(uid, None)
+
+    def deleted(self, uid: str) -> None:
+        """The pod is gone from the API; whatever still runs of it ends now or later."""
+        for name, running in self._running.items():
+            if uid in running:
+                self._held_on(name).pop(uid, None)
+                self._deleted[uid] = self.timeline.now
+                self.marks["deleted under its containers"] += 1
+                self.timeline.after(self.rng.choice((0.0, 0.1, 3.0, 15.0)), lambda: self.end(uid))
 
     def forget(self, name: str) -> None:
         """The machine is another one."""
-        self._held.pop(name, None)
-        self.sick.pop(name, None)
+        for of_node in (self._held, self._running, self.sick, self._now):
+            of_node.pop(name, None)
 
-    def _freed(self, name: str, uid: str) -> None:
-        if self._held_on(name).pop(uid, None) is not None:
-            self._read_back_soon(name)
-
-    def _read_back_soon(self, name: str) -> None:
-        self.timeline.after(self.rng.uniform(0.05, 1.5), lambda: self._read_back(name))
-
-    def _read_back(self, name: str) -> None:
-        if name in self.silent:
-            self.timeline.after(1.0, lambda: self._read_back(name))
-        elif (known := self.cluster.inventories.get(name)) is not None:
-            self.publish(name, known.topology)
+    def _status(self, uid: str) -> None:
+        """The kubelet writes into the pod's status what it got; an old one writes the rest of it."""
+        pod = self.cluster.pods.get(uid)
+        if pod is None or pod.ended:
+            return
+        if not self.silent_status:
+            self._told[uid] = self.got(uid)
+        self.cluster.put_pod(pod)
 
     def _held_on(self, name: str) -> dict[str, int]:
         return self._held.setdefault(name, {})
+
+    def _running_on(self, name: str) -> dict[str, int]:
+        return self._running.setdefault(name, {})
 
     def _uuids(self, name: str, gpus: int) -> frozenset[str]:
         devices = canonical(self.machines[name]).devices

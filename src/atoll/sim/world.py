@@ -57,7 +57,14 @@ class World:
         )
         observed = self.chance["observe"].random() < OBSERVED_SHARE
         self.side = NodeSide(
-            self.cluster, self.timeline, self.chance["nodes"], self.machines, self.marks, observed=observed
+            self.cluster,
+            self.timeline,
+            self.chance["nodes"],
+            self.machines,
+            self.weather,
+            self.marks,
+            self.log,
+            observed=observed,
         )
         self.side.started.append(self.checks.started)
         self.side.disturbed.append(self.checks.disturbed)
@@ -129,7 +136,7 @@ class World:
         self._let_pass(CHAOS_S)
         self.weather.heal()
         self.faults.heal()
-        while not (self._quiet() and self._settled()):
+        while not self._at_rest():
             if self.timeline.now > CHAOS_S + HEALED_S:
                 unserved = [pod.uid for pod in self._unserved()]
                 raise Violation(f"6: {unserved} still wait for GPUs that are free" if unserved else "7: never at rest")
@@ -143,10 +150,16 @@ class World:
         while self.timeline.step(until):
             pass
 
+    def _at_rest(self) -> bool:
+        """Whether nothing moves, and nothing follows from that any more."""
+        settled = self._settled()
+        return self._quiet() and settled and self._settled()
+
     def _settled(self) -> bool:
         """Whatever still moves is a pod that runs on; nobody waits for what is there."""
         pods = self.cluster.pods.values()
         moving = any(pod.ended or pod.deleting or (pod.node and pod.uid not in self.load.endless) for pod in pods)
+        moving = moving or self.side.winding_down
         return not moving and not self._unserved() and not any(instance.busy for instance in self.instances)
 
     def _unserved(self) -> list[PodFacts]:
@@ -164,9 +177,15 @@ class World:
 
     def _quiet(self) -> bool:
         """What has come right stays as it is: looking on writes nothing."""
-        before = [instance.effects for instance in self.instances]
+        before = self._written()
         self._let_pass(QUIET_S)
-        return before == [instance.effects for instance in self.instances]
+        return before == self._written()
+
+    def _written(self) -> list[int]:
+        return [
+            *(instance.effects for instance in self.instances),
+            *(agent.writes for agent in self.side.agents.values()),
+        ]
 
     def _must_equal_a_rebuild(self) -> None:
         """A service that starts now knows exactly the same, and finds nothing to do."""

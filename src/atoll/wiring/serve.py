@@ -100,7 +100,7 @@ async def serve(settings: ServeSettings) -> None:
     files = ensure_certificates(settings.certificates, names, datetime.now(UTC))
     tls = _context(files)
     async with KubeClient(access) as client:
-        cluster: ClusterApi = KubeClusterApi(client, settings.resources)
+        cluster: ClusterApi = KubeClusterApi(client, settings.resources, settings.namespace)
         if settings.fault:
             _log.warning("fault_armed", fault=settings.fault)
             cluster = FaultyApi(cluster, faults)

@@ -49,15 +49,22 @@ _any = msgspec.json.Decoder(wire.AnyObject)
 
 
 class KubeClusterApi:
-    """`ports.ClusterApi` on a real API server. `resources` are the names that count as GPUs."""
+    """`ports.ClusterApi` on a real API server. `resources` are the names that count as GPUs.
 
-    def __init__(self, client: KubeClient, resources: tuple[str, ...] = (names.GPU_RESOURCE,)) -> None:
+    Args:
+        namespace: of the agents' Leases.
+    """
+
+    def __init__(
+        self, client: KubeClient, resources: tuple[str, ...] = (names.GPU_RESOURCE,), namespace: str = "kube-system"
+    ) -> None:
         self._client = client
         self._resources = resources
+        self._namespace = namespace
 
     def watch(self) -> AsyncIterator[WatchEvent]:
         # A grant whose pod the later list of pods lacks belongs to a pod that is gone.
-        readers = cluster_readers(self._resources)
+        readers = cluster_readers(self._resources, self._namespace)
         return watch(self._client, tuple(readers.values()), order=(Kind.LEDGERS, Kind.PODS))
 
     async def perform(self, effect: ApiEffect) -> Outcome:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from atoll.adapters.kube import names, wire, wire_atoll
 from atoll.adapters.kube.codec import asks_for_gpus, node_facts, pod_facts
@@ -9,6 +10,7 @@ from atoll.adapters.kube.codec_inventory import config_of, inventory_of
 from atoll.adapters.kube.codec_ledger import record_of
 from atoll.adapters.kube.delivered import Reader
 from atoll.core.events import (
+    AgentSeen,
     ConfigSeen,
     Dropped,
     InventorySeen,
@@ -25,8 +27,12 @@ from atoll.core.events import (
 W = TypeVar("W")
 
 
-def cluster_readers(resources: tuple[str, ...]) -> dict[Kind, Reader[Any, WatchEvent]]:
-    """One reader per watched kind. Args: resources: the names that count as GPUs."""
+def cluster_readers(resources: tuple[str, ...], namespace: str) -> dict[Kind, Reader[Any, WatchEvent]]:
+    """One reader per watched kind.
+
+    Args:
+        resources: the names that count as GPUs. namespace: of the agents' Leases.
+    """
 
     def pod_seen(pod: wire.Pod) -> Seen | None:
         return PodSeen(pod_facts(pod, resources)) if asks_for_gpus(pod, resources) else None
@@ -45,6 +51,7 @@ def cluster_readers(resources: tuple[str, ...]) -> dict[Kind, Reader[Any, WatchE
         Kind.LEDGERS: _reader(
             Kind.LEDGERS, names.GPU_LEDGERS, wire_atoll.RawLedger, lambda ledger: LedgerSeen(record_of(ledger))
         ),
+        Kind.AGENTS: _reader(Kind.AGENTS, _agents(namespace), wire.Lease, _agent_seen),
     }
 
 
@@ -62,10 +69,24 @@ def _reader(kind: Kind, path: str, wanted: type[W], seen: Callable[[W], Seen | N
     )
 
 
-def _gone(known: WatchEvent, _version: str) -> WatchEvent:
+def _agents(namespace: str) -> str:
+    selector = ",".join(f"{name}={value}" for name, value in names.AGENT_LABELS.items())
+    return f"{names.leases_path(namespace)}?labelSelector={quote(selector)}"
+
+
+def _agent_seen(lease: wire.Lease) -> AgentSeen | None:
+    node = lease.metadata.name.removeprefix(names.AGENT_LEASE_PREFIX)
+    if node == lease.metadata.name:
+        return None
+    told = lease.metadata.annotations or {}
+    versions = told.get(names.PODS_VERSION, ""), told.get(names.INVENTORY_VERSION, "")
+    return AgentSeen(node, lease.spec.renew_time or "", *versions)
+
+
+def _gone(known: WatchEvent, version: str) -> WatchEvent:
     if not isinstance(known, Seen):
         raise AssertionError(f"{known} was never seen")
-    return gone_after(known)
+    return gone_after(known, version)
 
 
 def _is_another(known: WatchEvent, seen: WatchEvent) -> bool:

@@ -39,6 +39,7 @@ def node_facts(node: wire.Node, resources: tuple[str, ...]) -> NodeFacts:
         capacity=_total(node.status.capacity, resources),
         allocatable=_total(node.status.allocatable, resources),
         labels=tuple(sorted((intern(key), intern(value)) for key, value in labels.items())),
+        boot_id=node.status.node_info.boot_id,
     )
 
 

@@ -87,9 +87,9 @@ def cluster_rules() -> list[Manifest]:
 
 
 def lease_rules() -> list[Manifest]:
-    """Rules for the namespace of the Lease. Creation cannot be limited to one name."""
+    """Rules for the namespace of the Leases. Creation and lists cannot be limited to one name."""
     return [
-        rule("coordination.k8s.io", ["leases"], ["create"]),
+        rule("coordination.k8s.io", ["leases"], ["create", "list", "watch"]),
         leases(["get", "patch"], LEASE),
     ]
 

@@ -20,7 +20,12 @@ GPU_NODES = f"/apis/{API_VERSION}/gpunodes"
 GPU_NODE_CONFIGS = f"/apis/{API_VERSION}/gpunodeconfigs"
 GPU_LEDGERS = f"/apis/{API_VERSION}/gpuledgers"
 
+PODS_VERSION = "atoll.dev/pods-version"
+INVENTORY_VERSION = "atoll.dev/inventory-version"
+"""Of an agent's Lease: up to which of the pods the inventory of which version tells everything."""
+
 LEASE = "atoll"
+AGENT_LEASE_PREFIX = "atoll-agent."
 AGENT_LABELS = {"app.kubernetes.io/name": "atoll", "app.kubernetes.io/component": "agent"}
 DATA_VERSION = 1
 """Of the recorded JSON: the ledger's spec and the allocation annotation."""
@@ -48,7 +53,7 @@ def leases_path(namespace: str) -> str:
 
 def agent_lease(node: str) -> str:
     """Name of the Lease by which a node's agent says that it lives."""
-    return f"atoll-agent.{node}"
+    return f"{AGENT_LEASE_PREFIX}{node}"
 
 
 def _segment(name: str) -> str:

@@ -63,9 +63,14 @@ class NodeMeta(Struct, frozen=True):
     labels: dict[str, str] | None = None
 
 
+class NodeInfo(Struct, frozen=True):
+    boot_id: str = msgspec.field(default="", name="bootID")
+
+
 class NodeStatus(Struct, frozen=True):
     capacity: Quantities | None = None
     allocatable: Quantities | None = None
+    node_info: NodeInfo = NodeInfo()
 
 
 class Node(Struct, frozen=True):
@@ -146,6 +151,7 @@ class LeaseMeta(Struct, frozen=True):
     name: str
     namespace: str
     resource_version: str | None = None
+    annotations: dict[str, str] | None = None
 
 
 class Lease(Struct, frozen=True):

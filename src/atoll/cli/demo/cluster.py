@@ -36,15 +36,17 @@ class Playground:
     def __init__(self) -> None:
         self.cluster = FakeCluster()
         self.machines: dict[str, str] = {}  # node -> catalogue machine
-        self._timeline, chance, marks = Timeline(), Streams(SEED), Marks(Counter())
+        self._timeline, chance, marks, fine = Timeline(), Streams(SEED), Marks(Counter()), Weather()
         self._pods = 0
         self._atoll = Instance(
-            "atoll", self.cluster, self._timeline, chance.__getitem__, Weather(), marks, lambda _who, _what: None
+            "atoll", self.cluster, self._timeline, chance.__getitem__, fine, marks, lambda _who, _what: None
         )
         FakeScheduler(
             self.cluster, self._timeline, chance["scheduler"], Pool(), [self._atoll], marks, lambda _who, _what: None
         )
-        side = NodeSide(self.cluster, self._timeline, chance["nodes"], {}, marks, observed=False)
+        side = NodeSide(
+            self.cluster, self._timeline, chance["nodes"], {}, fine, marks, lambda _who, _what: None, observed=False
+        )
         self._kubelets = FakeKubelets(self.cluster, self._timeline, chance["kubelet"], side, marks)
         self.cluster.put_config(NodeConfigObject("all", enforcement=Enforcement.ENFORCE))
         self._atoll.leading = True

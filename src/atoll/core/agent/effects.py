@@ -42,9 +42,13 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class RenewLease:
-    """Say that the agent lives. -> Renewed"""
+    """Say that the agent lives, and up to which version of the pods the `GPUNode` of which version tells everything.
+
+    -> Renewed"""
 
     node: OwnNode
+    pods_version: str = ""
+    inventory_version: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ life of it overtook is written again when the watch shows it.
 """
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
@@ -22,7 +23,6 @@ from atoll.adapters.kube.watch import watch
 from atoll.core.agent.effects import ApiEffect, Publish, RenewLease
 from atoll.core.agent.events import (
     NotWritten,
-    OwnNode,
     OwnNodeGone,
     OwnNodeSeen,
     PublishedListed,
@@ -60,8 +60,8 @@ class KubeNodeApi:
             match effect:
                 case Publish(inventory, gates):
                     return await self._publish(inventory, gates)
-                case RenewLease(node):
-                    return await self._renew(node)
+                case RenewLease():
+                    return await self._renew(effect)
         except _NO_ANSWER as error:
             return NotWritten(str(error)) if isinstance(effect, Publish) else Renewed(str(error) or "no answer")
 
@@ -79,7 +79,7 @@ class KubeNodeApi:
             return NotWritten(answer.why)
         if problem := await self._own(path, inventory, answer):
             return problem
-        return Written(inventory)
+        return Written(replace(inventory, version=_version(answer)))
 
     async def _own(self, path: str, inventory: Inventory, answer: Answer) -> NotWritten | None:
         """Have the object go with this Node, where it was made for an earlier one of its name."""
@@ -93,12 +93,15 @@ class KubeNodeApi:
         done = await self._client.write("PATCH", path, patch, MERGE_PATCH)
         return None if done.ok else NotWritten(done.why)
 
-    async def _renew(self, node: OwnNode) -> Renewed:
+    async def _renew(self, effect: RenewLease) -> Renewed:
+        node = effect.node
+        told = {names.PODS_VERSION: effect.pods_version, names.INVENTORY_VERSION: effect.inventory_version}
         path = f"{names.leases_path(self._namespace)}/{quote(names.agent_lease(node.name))}"
         spec = wire.LeaseSpec(self._me, LEASE_S, renew_time=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
-        answer = await self._client.write("PATCH", path, _encode({"spec": spec}), MERGE_PATCH)
+        patch = {"metadata": {"annotations": told}, "spec": spec}
+        answer = await self._client.write("PATCH", path, _encode(patch), MERGE_PATCH)
         if answer.status == 404:
-            lease = wire.Lease(wire.LeaseMeta(names.agent_lease(node.name), self._namespace), spec)
+            lease = wire.Lease(wire.LeaseMeta(names.agent_lease(node.name), self._namespace, None, told), spec)
             body = msgspec.to_builtins(lease)
             owner = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
             body["metadata"] |= {"labels": names.AGENT_LABELS, "ownerReferences": [owner]}
@@ -154,6 +157,13 @@ class _OwnedMeta(wire.Struct, frozen=True):
 
 class _Owned(wire.Struct, frozen=True):
     metadata: _OwnedMeta = _OwnedMeta()
+
+
+def _version(answer: Answer) -> str:
+    try:
+        return _any.decode(answer.body).metadata.resource_version
+    except msgspec.DecodeError:
+        return ""  # the watch tells it
 
 
 def _resident_gone(known: WatchedEvent, version: str) -> WatchedEvent:

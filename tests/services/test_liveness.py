@@ -1,0 +1,172 @@
+"""Agents of observed nodes that fall silent, and pods that are gone before their node has said so."""
+
+from dataclasses import replace
+
+from atoll.core.asking import BUILT_IN
+from atoll.core.events import (
+    AgentSeen,
+    ConfigSeen,
+    InventorySeen,
+    Kind,
+    LedgerSeen,
+    NodeSeen,
+    PodGone,
+    PodSeen,
+    Synced,
+    Tick,
+)
+from atoll.core.facts import Enforcement, Given, Inventory, NodeConfigObject, NodeFacts, PodFacts, Source, StockParts
+from atoll.core.ledger import Grant, LedgerRecord, NodeMode
+from atoll.core.reasons import Code
+from atoll.core.request import ContainerAsk, PodAsk
+from atoll.services.deciding import Court
+from atoll.services.liveness import SILENT_S
+from atoll.services.scheduling import Scheduling
+from atoll.sim.machines import machine
+from tests.core.nodes import wish
+
+BOARD = machine("n1", (4, 4))
+PARTS = StockParts(policy="none", plugin="nvidia-device-plugin", version="v0.17.1")
+
+
+def pod(name: str, gpus: int, node: str = "n1", version: str = "5") -> PodFacts:
+    return PodFacts(f"{name}-uid", "ml", name, version, PodAsk((ContainerAsk("main", gpus),), {}), node=node)
+
+
+class Site:
+    """One observed node and a service that leads nothing."""
+
+    def __init__(self, mode: NodeMode = NodeMode.OBSERVE) -> None:
+        self.service, self.now, self.version = Scheduling(), 0.0, 100
+        self.hear(NodeSeen(NodeFacts("n1", "uid-1", 8, 8)))
+        self.hear(ConfigSeen(NodeConfigObject("all", enforcement=Enforcement.ENFORCE, mode=mode)))
+        self.tell(pods="10")
+        self.hear(AgentSeen("n1", "first"), *map(Synced, Kind))
+
+    def hear(self, *events: object) -> None:
+        for event in events:
+            self.service.step(event, self.now)  # type: ignore[arg-type]
+
+    def tell(self, *given: Given, pods: str) -> None:
+        self.version += 1
+        self.hear(
+            InventorySeen(
+                Inventory("n1", "uid-1", Source.AGENT, BOARD, PARTS, given, str(self.version), pods_version=pods)
+            )
+        )
+
+    def wait(self, time_s: float) -> None:
+        self.now += time_s
+        self.hear(Tick())
+
+    def code(self, gpus: int = 4) -> Code | None:
+        """Why a Restricted pod does not fit; None where it does."""
+        refusals = self.service.mirror.fleet.filter(wish(gpus), ["n1"]).failed
+        return Code(refusals[0][0].partition(":")[0]) if refusals else None
+
+    def grant(self, waiting: PodFacts) -> Grant:
+        """What would be recorded for the pod."""
+        mirror = self.service.mirror
+        found = Court(mirror, BUILT_IN).grant(waiting, wish(2), "n1", mirror.record("n1"))
+        assert isinstance(found, Grant), found
+        return found
+
+
+def test_an_agent_that_falls_silent_closes_its_node_until_it_speaks() -> None:
+    site = Site()
+    assert site.code() is None
+
+    site.wait(SILENT_S + 1)
+    assert site.code() is Code.STALE_INVENTORY
+    site.hear(AgentSeen("n1", "second"))
+
+    assert site.code() is None
+
+
+def test_the_same_word_again_is_no_sign_of_life() -> None:
+    site = Site()
+    for _ in range(7):
+        site.wait(10.0)
+        site.hear(AgentSeen("n1", "first", pods_version=str(site.now)))
+
+    assert site.code() is Code.STALE_INVENTORY
+
+
+def test_where_nothing_is_observed_nobody_needs_an_agent() -> None:
+    site = Site(NodeMode.ASSUMED)
+    site.wait(SILENT_S + 1)
+
+    assert site.code() is None
+
+
+def test_a_pod_that_goes_before_it_was_read_back_keeps_the_node_until_the_agent_has_seen_it_go() -> None:
+    site = Site()
+    site.hear(PodSeen(pod("a", 2)))
+    assert site.code() is Code.UNCONFIRMED
+
+    site.hear(PodGone("a-uid", "20"))
+    assert site.code() is Code.UNCONFIRMED
+    site.tell(pods="19")
+    assert site.code() is Code.UNCONFIRMED
+    site.tell(pods="20")
+
+    assert site.code() is None
+
+
+def test_a_pod_that_the_agent_still_names_is_still_there() -> None:
+    site = Site()
+    site.hear(PodSeen(pod("a", 2)), PodGone("a-uid", "20"))
+
+    site.tell(Given("a-uid", "main", ()), pods="21")
+    assert site.code() is Code.UNCONFIRMED
+    site.tell(pods="21")
+
+    assert site.code() is None
+
+
+def test_an_agent_with_nothing_to_write_says_so_by_its_lease() -> None:
+    site = Site()
+    site.hear(PodSeen(pod("a", 2)), PodGone("a-uid", "20"))
+
+    site.hear(AgentSeen("n1", "second", "25", str(site.version + 1)))
+    assert site.code() is Code.UNCONFIRMED  # it speaks of an inventory that we have not seen
+    site.hear(AgentSeen("n1", "third", "25", str(site.version)))
+
+    assert site.code() is None
+
+
+def test_a_pod_whose_end_its_kubelet_has_told_is_waited_for_no_longer() -> None:
+    site = Site()
+    site.hear(PodSeen(pod("a", 2)), PodSeen(replace(pod("a", 2, version="6"), ended=True)))
+
+    assert site.code() is None
+
+
+def test_the_grant_of_a_pod_that_may_still_be_there_stays_in_the_ledger() -> None:
+    site = Site()
+    service = site.service
+    bound = pod("a", 2, node="", version="5")
+    site.hear(PodSeen(bound))
+    grant = site.grant(bound)
+    site.hear(LedgerSeen(LedgerRecord("n1", "9", "uid-1", (grant,))), PodSeen(replace(bound, node="n1", version="6")))
+
+    site.hear(PodGone("a-uid", "20"))
+    assert service.mirror.lingers("a-uid", "n1")
+    assert site.code() is Code.UNCONFIRMED
+    site.tell(pods="20")
+
+    assert not service.mirror.lingers("a-uid", "n1")
+    assert site.code() is None
+
+
+def test_after_a_restart_a_recorded_pod_that_is_gone_may_still_be_there() -> None:
+    site, again = Site(), Site()
+    waiting = pod("a", 2, node="", version="15")
+    site.hear(PodSeen(waiting))
+    grant = site.grant(waiting)
+
+    again.hear(LedgerSeen(LedgerRecord("n1", "9", "uid-1", (grant,))), PodGone("a-uid"))
+    assert again.code() is Code.UNCONFIRMED
+    again.tell(pods="16")
+
+    assert again.code() is None
