@@ -45,6 +45,10 @@ class NodeMachine(Protocol):
         """Ask one thing. Never raises for what kernel, driver or kubelet do."""
         ...
 
+    def watch(self) -> AsyncIterator[agent_events.GpuSick]:
+        """What the driver reports of GPUs while it runs."""
+        ...
+
 
 class Clock(Protocol):
     """Monotonic time, in seconds."""

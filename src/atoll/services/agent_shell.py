@@ -25,6 +25,7 @@ class AgentShell:
         """Until it is cancelled, or something fails that should not."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch())
+            group.create_task(self._listen())
             group.create_task(self._tick())
             while True:
                 event = await self._events.get()
@@ -45,6 +46,10 @@ class AgentShell:
 
     async def _watch(self) -> None:
         async for event in self._api.watch():
+            self._events.put_nowait(event)
+
+    async def _listen(self) -> None:
+        async for event in self._machine.watch():
             self._events.put_nowait(event)
 
     async def _tick(self) -> None:

@@ -1,15 +1,17 @@
 """`ports.NodeMachine`: the machine that the agent runs on, asked and never changed."""
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from atoll.adapters.node.configz import Configz
 from atoll.adapters.node.devices import PodDevices
+from atoll.adapters.node.health import Health
 from atoll.adapters.node.kept import kept
 from atoll.adapters.node.looking import Looking
 from atoll.core.agent.effects import AskDevices, AskKubelet, Look, LookForPods, NodeEffect
-from atoll.core.agent.events import Outcome, Remaining
+from atoll.core.agent.events import GpuSick, Outcome, Remaining
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,10 @@ class RealMachine:
     devices: PodDevices
     folder: Path
     cgroups: Path
+    health: Health = field(default_factory=Health)
+
+    def watch(self) -> AsyncIterator[GpuSick]:
+        return self.health.watch()
 
     async def perform(self, effect: NodeEffect) -> Outcome:
         match effect:
