@@ -17,7 +17,7 @@ from tests.realkube.fake_plugin import VISIBLE, Gpu
 from tests.realkube.gpu_allocator import GpuAllocator
 from tests.realkube.harness import ControlPlane
 from tests.realkube.namespaces import needs_mounts
-from tests.realkube.real_node import RealNode
+from tests.realkube.real_node import FEATURES, RealNode
 
 pytestmark = [pytest.mark.e2e, needs_mounts]
 
@@ -61,7 +61,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    with ControlPlane() as plane, GpuAllocator() as allocator:
+    with ControlPlane(feature_gates=FEATURES) as plane, GpuAllocator() as allocator:
         nodes = {}
         for policy in POLICIES:
             gpus = [Gpu(f"GPU-{policy}-{n}", n // 4) for n in range(8)]
