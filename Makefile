@@ -22,8 +22,8 @@ CASE ?=
 
 # Minors of Kubernetes beside the newest; the modules of each lie in tests/realkube/versions.
 KUBERNETES_VERSIONS ?= v1.34 v1.36
-VERSIONS_TESTS := $(patsubst %,tests/e2e/test_%.py,acceptance observed_nodes stock_nodes kubelet_oracle \
-	binding_facts requeue_facts cluster_api ledger_protocol crds)
+VERSIONS_TESTS := acceptance observed_nodes stock_nodes kubelet_oracle binding_facts requeue_facts cluster_api \
+	ledger_protocol crds
 
 .PHONY: demo test check static e2e e2e-versions fuzz bench sim venv realkube stub chromium
 
@@ -52,7 +52,7 @@ e2e-versions: venv  ## the acceptance cases, and what Atoll takes for granted, o
 		export ATOLL_KUBERNETES=$$minor; \
 		bash tests/realkube/build.sh; \
 		echo "Kubernetes $$minor:"; \
-		$(PYTEST) $(VERSIONS_TESTS) -k "not over_hundreds_of_pods"; \
+		$(PYTEST) $(VERSIONS_TESTS:%=tests/e2e/test_%.py) -k "not over_hundreds_of_pods"; \
 	done
 
 fuzz: venv  ## FUZZ_CASES mutated valid inputs for each parser, on all cores; or the one given as CASE=lspci:4711
