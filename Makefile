@@ -47,7 +47,7 @@ static: venv
 e2e: venv realkube  ## the tests on a real etcd, kube-apiserver, kube-controller-manager and kube-scheduler
 	@$(PYTEST) -m e2e
 
-e2e-versions: venv  ## the acceptance cases, and what Atoll takes for granted, on KUBERNETES_VERSIONS; 7 minutes more for each to build
+e2e-versions: venv  ## the acceptance cases, and what Atoll takes for granted, on KUBERNETES_VERSIONS; 5 minutes each, and 7 to build
 	@for minor in $(KUBERNETES_VERSIONS); do \
 		export ATOLL_KUBERNETES=$$minor; \
 		bash tests/realkube/build.sh; \
