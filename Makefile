@@ -20,7 +20,12 @@ FUZZ_CASES ?= 1000000
 SEED ?=
 CASE ?=
 
-.PHONY: demo test check static e2e fuzz bench sim venv realkube stub chromium
+# Minors of Kubernetes beside the newest; the modules of each lie in tests/realkube/versions.
+KUBERNETES_VERSIONS ?= v1.34 v1.36
+VERSIONS_TESTS := acceptance observed_nodes stock_nodes kubelet_oracle binding_facts requeue_facts cluster_api \
+	ledger_protocol crds
+
+.PHONY: demo test check static e2e e2e-versions fuzz bench sim venv realkube stub chromium
 
 demo: venv  ## the real services on a simulated cluster, in seconds, with no Kubernetes
 	@$(BIN)/atoll demo
@@ -41,6 +46,14 @@ static: venv
 
 e2e: venv realkube  ## the tests on a real etcd, kube-apiserver, kube-controller-manager and kube-scheduler
 	@$(PYTEST) -m e2e
+
+e2e-versions: venv  ## the acceptance cases, and what Atoll takes for granted, on KUBERNETES_VERSIONS; 5 minutes each, and 7 to build
+	@for minor in $(KUBERNETES_VERSIONS); do \
+		export ATOLL_KUBERNETES=$$minor; \
+		bash tests/realkube/build.sh; \
+		echo "Kubernetes $$minor:"; \
+		$(PYTEST) $(VERSIONS_TESTS:%=tests/e2e/test_%.py) -k "not over_hundreds_of_pods"; \
+	done
 
 fuzz: venv  ## FUZZ_CASES mutated valid inputs for each parser, on all cores; or the one given as CASE=lspci:4711
 	@ATOLL_FUZZ_CASES=$(FUZZ_CASES) ATOLL_FUZZ_CASE=$(CASE) $(PYTEST) $(if $(CASE),-s,-n auto) tests/fuzz

@@ -65,9 +65,12 @@ class CutLine:
             writer.transport.abort()
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            far_reader, far_writer = await asyncio.open_connection(LOOPBACK, self._to)
-            await asyncio.gather(self._pump(reader, far_writer), self._pump(far_reader, writer))
+        try:
+            with contextlib.suppress(OSError):
+                far_reader, far_writer = await asyncio.open_connection(LOOPBACK, self._to)
+                await asyncio.gather(self._pump(reader, far_writer), self._pump(far_reader, writer))
+        finally:
+            writer.close()  # nobody pumps into it while the far end is down
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open.add(writer)

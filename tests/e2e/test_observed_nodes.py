@@ -18,7 +18,7 @@ from tests.realkube.gpu_allocator import GpuAllocator
 from tests.realkube.harness import ControlPlane
 from tests.realkube.namespaces import needs_mounts
 from tests.realkube.real_agent import ACCOUNT, NAMESPACE, RealAgent, gpu_uuid, printed_roles
-from tests.realkube.real_node import RealNode
+from tests.realkube.real_node import FEATURES, RealNode
 
 pytestmark = [pytest.mark.e2e, needs_mounts]
 
@@ -63,7 +63,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    with ControlPlane() as plane, GpuAllocator() as allocator:
+    with ControlPlane(feature_gates=FEATURES) as plane, GpuAllocator() as allocator:
         nodes = {}
         for number, policy in enumerate(POLICIES):
             gpus = [Gpu(gpu_uuid(number, n), n // 4) for n in range(8)]

@@ -23,7 +23,7 @@ from tests.realkube.fleet import gpu_pod, pods_in
 from tests.realkube.gpu_allocator import GpuAllocator
 from tests.realkube.harness import ControlPlane
 from tests.realkube.namespaces import needs_mounts
-from tests.realkube.real_node import RealNode
+from tests.realkube.real_node import FEATURES, RealNode
 from tests.vectors.numbered import scores_of
 
 pytestmark = [pytest.mark.e2e, needs_mounts]
@@ -65,7 +65,7 @@ BOARDS = [board(), board(pairs=True), board(bridges=True), board()]
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[list[RealNode]]:
-    with ControlPlane() as plane, GpuAllocator() as allocator:
+    with ControlPlane(feature_gates=FEATURES) as plane, GpuAllocator() as allocator:
         made = []
         for policy, drawn in zip(TopologyPolicy, BOARDS, strict=True):
             name = f"node-{policy}"

@@ -1,9 +1,15 @@
-"""Where the real etcd and Kubernetes lie once `make realkube` has built them."""
+"""Where the real etcd and Kubernetes lie once `make realkube` has built them.
 
+`ATOLL_KUBERNETES` names another minor than the newest, such as v1.34, for both.
+"""
+
+import os
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
-BUILT = PROJECT / ".cache" / "realkube" / "bin"
+KUBERNETES = os.environ.get("ATOLL_KUBERNETES", "")
+"""The minor that is tested; "" = the newest."""
+BUILT = PROJECT / ".cache" / "realkube" / (f"bin-{KUBERNETES}" if KUBERNETES else "bin")
 
 
 class NotBuiltError(Exception):

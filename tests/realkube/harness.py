@@ -16,7 +16,7 @@ import shutil
 import socket
 import ssl
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -35,19 +35,23 @@ _RUNNING: list["ControlPlane"] = []
 class ControlPlane:
     """The pieces, the admin's access to them and the users a test makes. Use as a context manager."""
 
-    def __init__(self, *, controllers: bool = True, node_lifecycle: bool = False) -> None:
+    def __init__(
+        self, *, controllers: bool = True, node_lifecycle: bool = False, feature_gates: Mapping[str, bool] | None = None
+    ) -> None:
         """Prepare the folder and the authority; entering the context starts the programs.
 
         Args:
             controllers: start kube-controller-manager (service accounts, garbage collection, claims).
             node_lifecycle: keep the controllers that taint nodes without heartbeats; the test must then
                 renew each node's Lease.
+            feature_gates: switched on or off in the API server, and in the kubelets that join it.
         """
         # The owner is in the name, so that a folder left by a crash can be told from one in use.
         self.folder = Path(tempfile.mkdtemp(prefix=f"atoll-realkube-{os.getpid()}-"))
         self.authority = Authority("atoll-test-authority")
         self.server = f"https://{LOOPBACK}:{free_port()}"
         self.pieces: dict[str, Piece] = {}
+        self.feature_gates = dict(feature_gates or {})
         self._controllers = controllers
         self._node_lifecycle = node_lifecycle
         self._opened: list[Api] = []
@@ -214,6 +218,9 @@ class ControlPlane:
         if not self._node_lifecycle:
             # It taints new nodes and leaves it to the switched-off controller to lift the taint.
             command.append("--disable-admission-plugins=TaintNodesByCondition")
+        if self.feature_gates:
+            gates = (f"{name}={str(on).lower()}" for name, on in self.feature_gates.items())
+            command.append(f"--feature-gates={','.join(gates)}")
         self.run("kube-apiserver", command).wait_until(self._api_is_ready)
 
     def _start_controllers(self) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import yaml
 
 from tests.realkube import numa_sysfs
-from tests.realkube.binaries import binary
+from tests.realkube.binaries import KUBERNETES, binary
 from tests.realkube.fake_cri import FakeCri
 from tests.realkube.fake_plugin import FakePlugin, Gpu
 from tests.realkube.gpu_allocator import GpuAllocator
@@ -21,6 +21,10 @@ from tests.realkube.harness import ControlPlane, free_port
 
 SYSCTLS = {"kernel/panic": "10", "kernel/panic_on_oops": "1", "vm/overcommit_memory": "1"}
 """A kubelet writes these on its machine; here it finds them written."""
+
+FEATURES = {"v1.34": {"ResourceHealthStatus": True, "InPlacePodVerticalScaling": False}}.get(KUBERNETES, {})
+"""For a control plane that these nodes join. Unless told to, a v1.34 kubelet does not write what a container got; and
+it takes a pod that was removed by force for one to be resized, of which it dies where it has no cgroups, as here."""
 
 
 @dataclass
@@ -117,6 +121,7 @@ class RealNode:
             "makeIPTablesUtilChains": False,
             "podLogsDir": str(self.folder / "logs"),
             "nodeStatusUpdateFrequency": "2s",
+            "featureGates": self.plane.feature_gates,
             "topologyManagerPolicy": self.policy,
             "topologyManagerScope": self.scope,
             "evictionHard": {"memory.available": "1Mi", "nodefs.available": "0%", "imagefs.available": "0%"},

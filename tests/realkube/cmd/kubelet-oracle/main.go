@@ -4,6 +4,8 @@
 // resource; "admit" runs the admission of a pod; "remove" lets a pod go. The device plugin behind it prefers devices at
 // random, sometimes too few, too many or unknown ones, and every question it is asked is part of the answer.
 //
+// What the managers are called with differs between versions of Kubernetes: one managers*.go is built in, by its tag.
+//
 // It writes below /var/lib/kubelet, so the caller gives it a mount namespace of its own.
 package main
 
@@ -16,7 +18,6 @@ import (
 	"os"
 	"sort"
 
-	cadvisorapi "github.com/google/cadvisor/lib/model"
 	"google.golang.org/grpc"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -25,12 +26,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
-	"k8s.io/kubernetes/pkg/kubelet/cm/containermap"
-	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager/bitmask"
-	"k8s.io/kubernetes/pkg/kubelet/config"
-	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
 )
 
 const gpu = v1.ResourceName("example.com/gpu")
@@ -54,7 +51,7 @@ type request struct {
 	Policy  string             `json:"policy"`
 	Scope   string             `json:"scope"`
 	Options map[string]string  `json:"options"`
-	Numa    []cadvisorapi.Node `json:"numa"`
+	Numa    []numaNode         `json:"numa"`
 	Devices map[string][]int64 `json:"devices"` // id -> NUMA nodes
 	Seed    int64              `json:"seed"`
 
@@ -151,53 +148,25 @@ func (o *others) told() map[string][]topologymanager.TopologyHint {
 	return found
 }
 
-func (o *others) GetTopologyHints(klog.Logger, *v1.Pod, *v1.Container, lifecycle.Operation) map[string][]topologymanager.TopologyHint {
-	return o.told()
-}
-
-func (o *others) GetPodTopologyHints(klog.Logger, *v1.Pod, lifecycle.Operation) map[string][]topologymanager.TopologyHint {
-	return o.told()
-}
-
-func (o *others) AllocatePod(klog.Logger, *v1.Pod, lifecycle.Operation) error { return nil }
-
-func (o *others) Allocate(context.Context, *v1.Pod, *v1.Container, lifecycle.Operation) error {
-	return nil
-}
-
 type node struct {
-	topology topologymanager.Manager
-	devices  *devicemanager.ManagerImpl
+	managers managers
 	plugin   *plugin
 	others   *others
 	pods     map[string]*v1.Pod
 }
 
 func newNode(ctx context.Context, told request) (*node, error) {
-	logger := klog.FromContext(ctx)
 	os.Remove("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint")
-	topology, err := topologymanager.NewManager(logger, told.Numa, told.Policy, told.Scope, told.Options)
-	if err != nil {
-		return nil, err
-	}
-	devices, err := devicemanager.NewManagerImpl(logger, told.Numa, topology)
-	if err != nil {
-		return nil, err
-	}
 	made := &node{
-		topology: topology,
-		devices:  devices,
-		plugin:   &plugin{random: rand.New(rand.NewSource(told.Seed))},
-		others:   &others{},
-		pods:     map[string]*v1.Pod{},
+		plugin: &plugin{random: rand.New(rand.NewSource(told.Seed))},
+		others: &others{},
+		pods:   map[string]*v1.Pod{},
 	}
-	topology.AddHintProvider(logger, devices)
-	topology.AddHintProvider(logger, made.others)
-	ready := config.NewSourcesReady(func(sets.Set[string]) bool { return true })
-	if err := devices.Start(logger, made.active, ready, containermap.NewContainerMap(), sets.New[string]()); err != nil {
+	var err error
+	if made.managers, err = newManagers(ctx, told, made.others, made.active); err != nil {
 		return nil, err
 	}
-	if err := devices.PluginConnected(ctx, string(gpu), made.plugin); err != nil {
+	if err := made.managers.connect(ctx, made.plugin); err != nil {
 		return nil, err
 	}
 	list := &pluginapi.ListAndWatchResponse{}
@@ -211,7 +180,7 @@ func newNode(ctx context.Context, told request) (*node, error) {
 		}
 		list.Devices = append(list.Devices, device)
 	}
-	devices.PluginListAndWatchReceiver(logger, string(gpu), list)
+	made.managers.list(ctx, list)
 	return made, nil
 }
 
@@ -227,7 +196,7 @@ func (n *node) admit(ctx context.Context, told request) answer {
 	pod := podOf(told)
 	n.others.hints, n.plugin.questions = told.Hints, nil
 	n.pods[told.Uid] = pod
-	result := n.topology.Admit(ctx, &lifecycle.PodAdmitAttributes{Pod: pod, Operation: lifecycle.AddOperation})
+	result := n.managers.admit(ctx, pod)
 	if !result.Admit {
 		delete(n.pods, told.Uid)
 		return answer{Reason: result.Reason, Message: result.Message, Questions: n.plugin.questions}
@@ -235,7 +204,7 @@ func (n *node) admit(ctx context.Context, told request) answer {
 	given := map[string][]string{}
 	for _, each := range told.Containers {
 		ids := []string{}
-		for id := range n.devices.GetDevices(told.Uid, each.Name)[string(gpu)] {
+		for id := range n.managers.devices.GetDevices(told.Uid, each.Name)[string(gpu)] {
 			ids = append(ids, id)
 		}
 		given[each.Name] = sorted(ids)
@@ -281,7 +250,7 @@ func main() {
 			reply.Error = err.Error()
 		} else if told.Op == "node" {
 			if here != nil {
-				here.devices.Stop(klog.FromContext(ctx))
+				here.managers.stop(ctx)
 			}
 			made, err := newNode(ctx, told)
 			if err != nil {
