@@ -42,12 +42,17 @@ class Container:
 
 @dataclass
 class FakeCri:
-    """The state, and a server on a Unix socket. Attributes: containers: by id, also those that have ended."""
+    """The state, and a server on a Unix socket.
+
+    Attributes:
+        containers: by id, also those that have ended. stuck: UIDs of pods whose containers cannot be stopped.
+    """
 
     socket: Path
     sandboxes: dict[str, Sandbox] = field(default_factory=dict)
     containers: dict[str, Container] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
+    stuck: set[str] = field(default_factory=set)
 
     def start(self) -> None:
         self._server = grpc.server(futures.ThreadPoolExecutor(8))
@@ -121,8 +126,14 @@ class _Runtime(services.RuntimeServiceServicer):  # type: ignore[misc, name-defi
         self.box.sandboxes[identity] = Sandbox(request.config, request.runtime_handler, time.time_ns())
         return cri.RunPodSandboxResponse(pod_sandbox_id=identity)
 
+    def _must_stop(self, sandbox: str, context: Any) -> None:
+        found = self.box.sandboxes.get(sandbox)
+        if found is not None and found.config.metadata.uid in self.box.stuck:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "a process of it hangs in the kernel")
+
     @_locked
     def StopPodSandbox(self, request: Any, context: Any) -> Any:
+        self._must_stop(request.pod_sandbox_id, context)
         if request.pod_sandbox_id in self.box.sandboxes:
             self.box.sandboxes[request.pod_sandbox_id].ready = False
         for each in self.box.containers.values():
@@ -188,6 +199,7 @@ class _Runtime(services.RuntimeServiceServicer):  # type: ignore[misc, name-defi
     @_locked
     def StopContainer(self, request: Any, context: Any) -> Any:
         if request.container_id in self.box.containers:
+            self._must_stop(self.box.containers[request.container_id].sandbox, context)
             _finish(self.box.containers[request.container_id])
         return cri.StopContainerResponse()
 

@@ -83,17 +83,18 @@ class RealAgent:
             "spec": {"nodeName": self.node.name, "containers": [container], "terminationGracePeriodSeconds": 1},
         }
 
-    def write_machine(self, **more: object) -> None:
-        """Args: more: in place of what a healthy machine says."""
+    def write_machine(self, changed: int | None = None, hang: Sequence[str] = (), **change: object) -> None:
+        """A healthy machine, but for one GPU of which something else is said, and for calls that never come back."""
         gpus = range(len(self.node.gpus))
         devices = [
             {"uuid": gpu.uuid, "name": "NVIDIA H100", "serial": str(n), "minor": n, "pci": stub.address(n),
-             "memoryMiB": 81559, "mig": 0, "links": list(_links(self.node.nvlinks[n]))}
+             "memoryMiB": 81559, "mig": 0, "links": list(_links(self.node.nvlinks[n])),
+             **(change if n == changed else {})}
             for n, gpu in enumerate(self.node.gpus)
         ]  # fmt: skip
         ancestors = [[_ANCESTORS.get(self.node.pcie[a][b], 0) for b in gpus] for a in gpus]
-        told = {"driver": "550.54.15", "cuda": 12040, "devices": devices, "ancestors": ancestors}
-        stub.write(self.machine, {**told, **more})
+        told = {"driver": "550.54.15", "cuda": 12040, "devices": devices, "ancestors": ancestors, "hang": list(hang)}
+        stub.write(self.machine, told)
 
 
 STUB_VARIABLES = frozenset({"LD_LIBRARY_PATH", "NVML_STUB_MACHINE"})

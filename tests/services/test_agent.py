@@ -426,3 +426,21 @@ def test_a_late_word_of_its_own_earlier_write_does_not_make_it_write_again(scene
     scene.hear(PublishedSeen(first))
 
     assert scene.writes == before
+
+
+def test_a_kubelet_that_gives_a_running_container_others_in_its_books_is_not_believed_alone(scene: Scene) -> None:
+    """As after its checkpoint was lost: the container still runs on the first ones."""
+    scene.begin(pod("a", 0, 1))
+
+    scene.hear(ResidentSeen(pod("a", 4, 5, version="11")))
+
+    assert scene.told.given == (got("a", 0, 1, 4, 5),)
+
+
+def test_nor_by_the_next_life_of_the_agent(scene: Scene) -> None:
+    scene.begin(pod("a", 0, 1))
+    scene.agent = Agent()
+
+    scene.begin(pod("a", 4, 5, version="11"))
+
+    assert scene.told.given == (got("a", 0, 1, 4, 5),)

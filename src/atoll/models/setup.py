@@ -26,6 +26,9 @@ MODELLED_OPTIONS = frozenset({"max-allowable-numa-nodes"})
 MODELLED = ("0.15", "0.21")
 """Versions of the plugin from the first on and before the second: the allocator is the same in all of them."""
 
+MODELLED_KUBELETS = ("1.34", "1.38")
+"""Versions whose own managers were compared with the models (docs/compatibility.md)."""
+
 GPUS_MAX = 2 * (OVERWRITTEN_FROM - 1)
 TABLES_MAX = 1024
 NOT_STATIC = frozenset({"none", "None", ""})
@@ -87,6 +90,9 @@ def _links(setup: StockSetup) -> Iterator[str]:
 
 
 def _kubelet(setup: StockSetup) -> Iterator[str]:
+    kubelet = setup.parts.kubelet
+    if kubelet and within(parse_version(kubelet), *MODELLED_KUBELETS) is not True:
+        yield f"kubelet {kubelet} is not one of those modelled, {MODELLED_KUBELETS[0]} to below {MODELLED_KUBELETS[1]}"
     if not setup.parts.policy:
         yield "the Topology Manager policy is not known"
     elif setup.parts.policy != TopologyPolicy.NONE:

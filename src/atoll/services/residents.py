@@ -3,7 +3,8 @@
 What a pod got stands in its own status on a kubelet of 1.36 and later; otherwise the kubelet is asked, once per pod.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from atoll.core.agent.effects import Note
 from atoll.core.agent.events import (
@@ -24,18 +25,22 @@ TOLD_WITHIN_S = 2.0
 
 
 class Residents:
-    """Attributes:
-    ghosts: pods that were deleted while their containers ran, by UID, with what they got.
-    version: of the pods, up to which everything is taken in. listed: whether all pods have been told once.
+    """A container keeps its GPUs for its life, so whatever was once said of it stays: a kubelet that has lost its
+    checkpoint gives a pod others in its books, while its containers still run on the first ones.
+
+    Attributes:
+        ghosts: UIDs of pods that were deleted while their containers ran.
+        version: of the pods, up to which everything is taken in. listed: whether all pods have been told once.
     """
 
     def __init__(self) -> None:
         self.version = ""
         self.listed = False
-        self.ghosts: dict[str, tuple[Given, ...]] = {}
+        self.ghosts: dict[str, tuple[Given, ...]] = {}  # with what is said of them where nothing is known
         self._pods: dict[str, Resident] = {}
+        self._held: dict[str, dict[str, Given]] = {}  # UID -> container -> all that was ever said of it
         self._asked: dict[str, Due] = {}  # of pods that say too little of themselves, until the kubelet has answered
-        self._answers: dict[str, tuple[Given, ...]] = {}
+        self._answered: set[str] = set()
         self._owed = ""  # a version of the pods that has to be told of, whatever else is the same
 
     def take(
@@ -43,10 +48,10 @@ class Residents:
     ) -> Iterator[Note]:
         match event:
             case ResidentSeen(pod):
-                known = self._pods.get(pod.uid)
-                if pod.over and pod.asking and not (known and known.over):
+                if pod.over and pod.asking and not self._is_over(pod.uid):
                     self._owed = pod.version
                 self._pods[pod.uid] = pod
+                self._learn(pod.given)
                 self._reached(pod.version)
                 self._watch_over(pod, now)
             case ResidentGone(uid, version):
@@ -56,15 +61,18 @@ class Residents:
                 self.listed = True
                 self._reached(version)
             case Remaining(uids):
-                self.ghosts = {uid: given for uid, given in self.ghosts.items() if uid in uids}
+                for uid in self.ghosts.keys() - uids:
+                    del self.ghosts[uid]
+                    self._held.pop(uid, None)
             case DevicesTold(uid, given, why):
-                yield from self._answered(uid, given, why, now)
+                yield from self._hear(uid, given, why, now)
 
     def adopt(self, given: tuple[Given, ...]) -> None:
         """What an earlier agent told: pods that went while no agent looked may still be there."""
+        self._learn(given)
         for each in given:
             if each.pod_uid not in self._pods:
-                self.ghosts[each.pod_uid] = (*self.ghosts.get(each.pod_uid, ()), each)
+                self.ghosts[each.pod_uid] = (*self.ghosts.get(each.pod_uid, ()), replace(each, uuids=()))
 
     def to_ask(self, now: float) -> Iterator[Resident]:
         """Pods of which the kubelet is to be asked now."""
@@ -80,8 +88,8 @@ class Residents:
     @property
     def given(self) -> tuple[Given, ...]:
         """What every pod holds, sorted by pod and container; without UUIDs where that is not known yet."""
-        held = [self._answers.get(pod.uid) or pod.given or unknown(pod) for pod in self._pods.values() if not pod.over]
-        every = (each for pod in (*held, *self.ghosts.values()) for each in pod)
+        owners = {pod.uid: unknown(pod) for pod in self._pods.values() if not pod.over} | self.ghosts
+        every = (each for uid, nothing in owners.items() for each in self._of(uid) or nothing)
         return tuple(sorted(every, key=lambda each: (each.pod_uid, each.container)))
 
     @property
@@ -90,8 +98,22 @@ class Residents:
         found = {plugin for pod in self._pods.values() if not pod.over for plugin in pod.plugins}
         return found.pop() if len(found) == 1 else None
 
+    def _of(self, uid: str) -> tuple[Given, ...]:
+        return tuple(self._held.get(uid, {}).values())
+
+    def _is_over(self, uid: str) -> bool:
+        return uid in self._pods and self._pods[uid].over
+
+    def _learn(self, given: Iterable[Given]) -> None:
+        for each in given:
+            if each.uuids:
+                held = self._held.setdefault(each.pod_uid, {})
+                first = held.get(each.container)
+                uuids = {*each.uuids, *(first.uuids if first else ())}
+                held[each.container] = replace(each, uuids=tuple(sorted(uuids)))
+
     def _watch_over(self, pod: Resident, now: float) -> None:
-        silent = pod.runs and not pod.over and not (pod.told and not pod.init) and pod.uid not in self._answers
+        silent = pod.runs and not pod.over and not (pod.told and not pod.init) and pod.uid not in self._answered
         if not silent:
             self._asked.pop(pod.uid, None)
         elif pod.uid not in self._asked:
@@ -100,14 +122,14 @@ class Residents:
     def _leave(self, uid: str, version: str) -> None:
         pod = self._pods.pop(uid, None)
         self._asked.pop(uid, None)
-        given = self._answers.pop(uid, None)
-        if pod is None or not pod.asking:
-            return
-        if not pod.over:
-            self.ghosts[uid] = given or pod.given or unknown(pod)
+        self._answered.discard(uid)
+        if pod is not None and pod.asking and not pod.over:
+            self.ghosts[uid] = unknown(pod)
             self._owed = version
+        else:
+            self._held.pop(uid, None)
 
-    def _answered(self, uid: str, given: tuple[Given, ...] | None, why: str, now: float) -> Iterator[Note]:
+    def _hear(self, uid: str, given: tuple[Given, ...] | None, why: str, now: float) -> Iterator[Note]:
         asked = self._asked.get(uid)
         if asked is None:
             return
@@ -115,7 +137,8 @@ class Residents:
             asked.failed(now)
             yield Note("devices_not_told", why)
         else:
-            self._answers[uid] = given
+            self._learn(given)
+            self._answered.add(uid)
             del self._asked[uid]
 
     def _reached(self, version: str) -> None:
