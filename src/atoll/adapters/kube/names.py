@@ -21,6 +21,9 @@ GPU_NODE_CONFIGS = f"/apis/{API_VERSION}/gpunodeconfigs"
 GPU_LEDGERS = f"/apis/{API_VERSION}/gpuledgers"
 
 LEASE = "atoll"
+AGENT_LEASE_PREFIX = "atoll-agent."
+"""Of the Lease by which a node's agent is known to live; the node's name follows."""
+
 DATA_VERSION = 1
 """Of the recorded JSON: the ledger's spec and the allocation annotation."""
 
