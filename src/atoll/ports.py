@@ -6,6 +6,8 @@
 from collections.abc import AsyncIterator
 from typing import Protocol
 
+from atoll.core.agent import effects as agent_effects
+from atoll.core.agent import events as agent_events
 from atoll.core.effects import ApiEffect
 from atoll.core.events import Outcome, WatchEvent
 
@@ -20,6 +22,27 @@ class ClusterApi(Protocol):
     def watch(self) -> AsyncIterator[WatchEvent]:
         """Every object of the watched kinds, ledgers listed before pods, then each change; relists by itself after a
         drop or 410 and then also says what is gone."""
+        ...
+
+
+class NodeApi(Protocol):
+    """The Kubernetes API as one node's agent uses it."""
+
+    async def perform(self, effect: agent_effects.ApiEffect) -> agent_events.Outcome:
+        """Do one thing and say how it went. Never raises for what the API or the network does."""
+        ...
+
+    def watch(self) -> AsyncIterator[agent_events.WatchedEvent]:
+        """The agent's Node, the pods on it and its `GPUNode`, then each change; the first list of the pods ends with
+        `ResidentsListed`, that of the `GPUNode` with `PublishedListed`, also where there is none."""
+        ...
+
+
+class NodeMachine(Protocol):
+    """The machine that an agent runs on."""
+
+    async def perform(self, effect: agent_effects.NodeEffect) -> agent_events.Outcome:
+        """Ask one thing. Never raises for what kernel, driver or kubelet do."""
         ...
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from atoll.adapters.kube import names
+from atoll.adapters.kube.api import KubeClusterApi
 from atoll.adapters.kube.client import Unanswered
-from atoll.adapters.kube.watch import LINE_BYTES_MAX, watch_cluster, whole_lines
+from atoll.adapters.kube.watch import LINE_BYTES_MAX, whole_lines
 from atoll.core.events import (
     Dropped,
     Kind,
@@ -78,7 +79,7 @@ def events(api: Double, until: Callable[[list[WatchEvent]], bool]) -> list[Watch
         async with (
             api.client() as client,
             asyncio.timeout(10),
-            contextlib.aclosing(watch_cluster(client, GPU)) as stream,
+            contextlib.aclosing(KubeClusterApi(client, GPU).watch()) as stream,
         ):
             async for event in stream:
                 found.append(event)

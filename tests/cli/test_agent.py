@@ -67,7 +67,6 @@ def test_what_a_tool_says_wrong_stands_on_standard_error(tools: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "give --once"),
         (["--once", "-o", "table"], "neither yaml nor json"),
         (["--once", "--node", "No Such"], "legal are"),
     ],
@@ -79,3 +78,12 @@ def test_wrong_words_are_refused_with_what_would_help(tools: Path, words: list[s
 
     assert done.exit_code == 2
     assert said in done.stderr
+
+
+def test_an_agent_without_a_cluster_says_what_it_wanted(tools: Path, tmp_path: Path) -> None:
+    write_nvidia_smi(tools)
+
+    done = RUNNER.invoke(app, ["agent", "--kubeconfig", str(tmp_path / "none")])
+
+    assert done.exit_code == 1
+    assert "none" in str(done.exception)

@@ -218,3 +218,54 @@ def test_a_name_that_no_object_can_have_is_refused(name: str):
 
         assert result.exit_code == 2
         assert "legal are a-z" in " ".join(result.output.replace("│", " ").split())
+
+
+def test_an_agent_reads_and_writes_its_inventory_and_nothing_else():
+    objects = printed("agent-rbac", "--namespace", "gpu", "--service-account", "robot")
+
+    rules = next(each for each in objects if each["kind"] == "ClusterRole")["rules"]
+    written = {
+        f"{group}/{resource}"
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        if set(rule["verbs"]) - {"get", "list", "watch"}
+    }
+    assert written == {"atoll.dev/gpunodes", "atoll.dev/gpunodes/status"}
+    reached = {resource for rule in rules for resource in rule["resources"]}
+    assert not reached & {"secrets", "nodes/proxy", "pods/exec", "gpuledgers", "*"}
+    (role,) = (each for each in objects if each["kind"] == "Role")
+    assert (role["metadata"]["namespace"], role["rules"][0]["resources"]) == ("gpu", ["leases"])
+    assert all(each["subjects"][0]["name"] == "robot" for each in objects if each["kind"].endswith("Binding"))
+
+
+def test_the_agents_daemon_set_runs_without_privileges_and_sees_no_secrets_of_pods():
+    objects = printed("agent", "--image", "example.com/atoll:1", "--namespace", "gpu", "--runtime-class", "")
+
+    (daemon_set,) = (each for each in objects if each["kind"] == "DaemonSet")
+    pod = daemon_set["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert "runtimeClassName" not in pod
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert not container["securityContext"]["allowPrivilegeEscalation"]
+    assert all(mount["readOnly"] for mount in container["volumeMounts"])
+    paths = {volume["hostPath"]["path"] for volume in pod["volumes"]}
+    assert not {path for path in paths if path.rstrip("/") in {"", "/var", "/var/lib", "/var/lib/kubelet"}}
+    assert not {path for path in paths if path.startswith(("/var/lib/kubelet/pods", "/var/lib/kubelet/pki"))}
+
+
+def test_kubelets_that_sign_for_themselves_are_known_by_their_certificate_alone():
+    objects = printed("agent", "--image", "example.com/atoll:1", "--self-signed-kubelets")
+
+    volumes = objects[-1]["spec"]["template"]["spec"]["volumes"]
+    assert [each["hostPath"]["path"] for each in volumes if "pki" in each["hostPath"]["path"]] == [
+        "/var/lib/kubelet/pki/kubelet.crt"
+    ]
+
+
+@pytest.mark.parametrize("image", ["", " ", "a b", "-x", "x\ny"])
+def test_an_image_that_no_pod_can_have_is_refused(image: str):
+    result = CliRunner().invoke(app, ["agent", "--image", image])
+
+    assert result.exit_code == 2
+    assert "wanted is an image" in " ".join(result.output.replace("│", " ").split())

@@ -20,7 +20,7 @@ from atoll.adapters.certificates import CertificateError
 from atoll.adapters.faults import FaultError
 from atoll.cli.app import app
 from atoll.core.errors import AtollError
-from atoll.wiring import ListenError, ServeSettings, serve
+from atoll.wiring.serve import ListenError, ServeSettings, serve
 
 SERVE = [sys.executable, "-m", "atoll", "serve"]
 KUBECONFIG = """\

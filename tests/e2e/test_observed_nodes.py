@@ -9,14 +9,15 @@ from random import Random
 
 import pytest
 
-from tests.e2e.installation import Box, Installation, islands_of, placed
-from tests.e2e.read_back import ReadBack, given_of, topology_of
+from tests.e2e.installation import KINDS, Box, Installation, islands_of, placed
+from tests.e2e.read_back import given_of, topology_of
 from tests.realkube import fleet
-from tests.realkube.api import Json, wait_until
+from tests.realkube.api import Api, Json, wait_until
 from tests.realkube.fake_plugin import VISIBLE, Gpu
 from tests.realkube.gpu_allocator import GpuAllocator
 from tests.realkube.harness import ControlPlane
 from tests.realkube.namespaces import needs_mounts
+from tests.realkube.real_agent import RealAgent, gpu_uuid, printed_roles
 from tests.realkube.real_node import RealNode
 
 pytestmark = [pytest.mark.e2e, needs_mounts]
@@ -35,6 +36,7 @@ class Site:
     def __init__(self, plane: ControlPlane, nodes: dict[str, RealNode]) -> None:
         self.atoll = Installation(plane)
         self.nodes = nodes
+        self.agents: dict[str, RealAgent] = {}
         topologies = {name: topology_of(node) for name, node in nodes.items()}
         self.boxes = {name: Box(name, each, islands_of(each)) for name, each in topologies.items()}
 
@@ -63,16 +65,28 @@ class Site:
 def site() -> Iterator[Site]:
     with ControlPlane() as plane, GpuAllocator() as allocator:
         nodes = {}
-        for policy in POLICIES:
-            gpus = [Gpu(f"GPU-{policy}-{n}", n // 4) for n in range(8)]
+        for number, policy in enumerate(POLICIES):
+            gpus = [Gpu(gpu_uuid(number, n), n // 4) for n in range(8)]
             nodes[policy] = RealNode(plane, f"n-{policy}", gpus, PCIE, NVLINKS, allocator, policy)
             nodes[policy].start()
         whole = Site(plane, {node.name: node for node in nodes.values()})
         whole.atoll.configure("observed", whole.nodes, mode="observe")
-        with ReadBack(plane.api, list(nodes.values())):
-            yield whole
+        plane.apply(printed_roles())
+        for node in nodes.values():
+            agent = whole.agents[node.name] = RealAgent(node)
+            agent.prepare()
+            agent.start()
+        for name in whole.nodes:
+            wait_until(lambda name=name: observes(plane.api, name), f"{name} to be observed", 60)
+        yield whole
         for node in nodes.values():
             node.stop()
+
+
+def observes(api: Api, node: str) -> bool:
+    """Whether the node's agent says that Restricted is possible."""
+    found = api.find(f"{KINDS}/gpunodes/{node}") or {}
+    return any(each["restricted"] for each in found.get("status", {}).get("capabilities") or ())
 
 
 @pytest.fixture(autouse=True)

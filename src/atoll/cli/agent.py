@@ -3,6 +3,7 @@
 import json
 import socket
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,7 +11,7 @@ import yaml
 
 from atoll.adapters.kube.codec_inventory import gpu_node_json
 from atoll.adapters.probe.probe import Probed, probe
-from atoll.cli.options import object_name
+from atoll.cli.options import FAILED, GpuResource, Kubeconfig, LogFormat, object_name, resources_of
 from atoll.cli.topology.show import Output
 from atoll.core.errors import printable
 from atoll.core.facts import Inventory, Source
@@ -20,23 +21,64 @@ NO_GPU = 3
 
 
 def agent(
-    once: Annotated[  # noqa: FBT002 - a flag of the command line
-        bool, typer.Option("--once", help="Look once, print the GPUNode and end; needs no cluster.")
-    ] = False,
+    *,
+    once: Annotated[bool, typer.Option("--once", help="Look, print the GPUNode and end; no cluster.")] = False,
     node: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Of the Kubernetes node. Default: the machine's own name.")
+        str | None,
+        typer.Option(
+            metavar="NAME", envvar="NODE_NAME", help="Of the Kubernetes node. Default: the machine's own name."
+        ),
     ] = None,
-    output: Annotated[Output, typer.Option("-o", "--output", help="yaml or json.")] = Output.YAML,
+    output: Annotated[Output, typer.Option("-o", "--output", help="yaml or json, with --once.")] = Output.YAML,
+    kubeconfig: Kubeconfig = None,
+    namespace: Annotated[
+        str, typer.Option(metavar="NAME", callback=object_name, help="Where the agent's Lease lies.")
+    ] = "kube-system",
+    gpu_resource: GpuResource = None,
+    host_root: Annotated[Path, typer.Option(metavar="DIR", help="Where the machine's /sys is found.")] = Path("/"),
+    kubelet_dir: Annotated[
+        Path, typer.Option(metavar="DIR", help="The kubelet's folder: its pods, sockets and checkpoint.")
+    ] = Path("/var/lib/kubelet"),
+    kubelet_host: Annotated[
+        str, typer.Option(metavar="HOST", help="Where the kubelet is reached. Default: where its Node says.")
+    ] = "",
+    kubelet_ca: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A further authority that signs certificates of kubelets.")
+    ] = None,
+    log_format: Annotated[LogFormat, typer.Option(help="Logs go to standard error.")] = LogFormat.JSON,
 ) -> None:
-    """Tell the GPUs of this machine as a GPUNode: from the kernel and from the vendor's tools that are installed.
+    """Keep the cluster's word about this node's GPUs true, until SIGTERM; or tell it once with --once.
 
-    What cannot be told is left out, and standard error says why. Exit code 0 when there are GPUs, 3 when there is none.
+    It reads the kernel, the vendor's tools that are installed, the kubelet and the pods of its node; it changes nothing
+    there, and writes its GPUNode and its Lease alone. With --once, what cannot be told is left out, and standard error
+    says why; exit code 0 when there are GPUs, 3 when there is none.
     """
-    if not once:
-        raise typer.BadParameter("it runs on a cluster's nodes in a later release; give --once")
+    name = object_name(node or socket.gethostname().lower())
+    if once:
+        _once(name, output, host_root)
+        return
+    # Imported here, since a single look should not wait for clients that it does not use.
+    from atoll.cli.serving import run  # noqa: PLC0415
+    from atoll.wiring.agent import AgentSettings, run_agent  # noqa: PLC0415
+
+    settings = AgentSettings(
+        node=name,
+        kubeconfig=kubeconfig,
+        namespace=namespace,
+        resources=resources_of(gpu_resource),
+        host_root=host_root,
+        kubelet_dir=kubelet_dir,
+        kubelet_host=kubelet_host,
+        kubelet_ca=kubelet_ca,
+    )
+    if not run(run_agent(settings), json_logs=log_format is LogFormat.JSON):
+        raise typer.Exit(FAILED)
+
+
+def _once(name: str, output: Output, host_root: Path) -> None:
     if output not in {Output.YAML, Output.JSON}:
         raise typer.BadParameter("found neither yaml nor json", param_hint="-o")
-    probed = probe(object_name(node or socket.gethostname().lower()))
+    probed = probe(name, host_root)
     _say(probed)
     if not probed.gpus:
         sys.stderr.write("no GPU here: neither the kernel nor a tool lists one\n")

@@ -8,8 +8,11 @@ import typer
 
 from atoll.adapters.kube import admission as policies
 from atoll.adapters.kube import manifests as made
+from atoll.adapters.kube import manifests_agent as node_side
 from atoll.cli.options import GpuResource, object_name, resources_of
 from atoll.core.errors import quoted
+
+_IMAGE = re.compile(r"[\w][\w.:/@-]{0,1023}", re.ASCII)
 
 app = typer.Typer(name="manifests", help="Print what an installation applies, as YAML.", no_args_is_help=True)
 
@@ -43,7 +46,7 @@ def admission(
     ] = made.SERVICE_ACCOUNT,
     agent_account: Annotated[
         str, typer.Option(metavar="NAME", callback=object_name, help="As which the agents on the nodes run.")
-    ] = policies.AGENT_ACCOUNT,
+    ] = node_side.AGENT_ACCOUNT,
 ) -> None:
     """Print admission policies: who writes ledgers, what Atoll answers on pods, and a node's inventory."""
     if agent_account == service_account:
@@ -65,6 +68,52 @@ def audit_rbac(
 ) -> None:
     """Print a service account for `atoll audit` and the role that reads what it looks at, and nothing else."""
     typer.echo(made.yaml_of(made.audit_rbac(namespace, service_account)), nl=False)
+
+
+@app.command()
+def agent_rbac(
+    namespace: Annotated[
+        str, typer.Option(metavar="NAME", callback=object_name, help="Of service account and Leases.")
+    ] = made.NAMESPACE,
+    service_account: Annotated[
+        str, typer.Option(metavar="NAME", callback=object_name, help="As which `atoll agent` runs.")
+    ] = node_side.AGENT_ACCOUNT,
+) -> None:
+    """Print the service account of `atoll agent` and exactly the roles it needs."""
+    typer.echo(made.yaml_of(node_side.agent_rbac(namespace, service_account)), nl=False)
+
+
+@app.command()
+def agent(
+    *,
+    image: Annotated[str, typer.Option(metavar="IMAGE", help="A container image whose entry point is `atoll`.")],
+    namespace: Annotated[
+        str, typer.Option(metavar="NAME", callback=object_name, help="Of DaemonSet, service account and Leases.")
+    ] = made.NAMESPACE,
+    service_account: Annotated[
+        str, typer.Option(metavar="NAME", callback=object_name, help="As which `atoll agent` runs.")
+    ] = node_side.AGENT_ACCOUNT,
+    runtime_class: Annotated[
+        str, typer.Option(metavar="NAME", help="Which mounts the driver's library into a container; may be empty.")
+    ] = "nvidia",
+    self_signed_kubelets: Annotated[
+        bool,
+        typer.Option("--self-signed-kubelets", help="Kubelets make their own certificates, as kubeadm leaves it."),
+    ] = False,
+) -> None:
+    """Print the DaemonSet of `atoll agent`, with its service account and roles."""
+    if not _IMAGE.fullmatch(image):
+        raise typer.BadParameter(
+            f"found {quoted(image)}; wanted is an image, e.g. example.com/atoll:1.0", param_hint="--image"
+        )
+    objects = node_side.agent(
+        image,
+        namespace=namespace,
+        account=service_account,
+        runtime_class=object_name(runtime_class) if runtime_class else "",
+        self_signed=self_signed_kubelets,
+    )
+    typer.echo(made.yaml_of(objects), nl=False)
 
 
 @app.command()

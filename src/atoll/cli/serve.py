@@ -1,21 +1,15 @@
 """`atoll serve`: the scheduler side, until it is told to stop."""
 
 import os
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from atoll.cli.options import FAILED, GpuResource, Kubeconfig, object_name, resources_of
+from atoll.cli.options import FAILED, GpuResource, Kubeconfig, LogFormat, object_name, resources_of
 from atoll.core.errors import quoted
 
 PORT_MAX = 65_535
-
-
-class LogFormat(StrEnum):
-    JSON = "json"
-    CONSOLE = "console"
 
 
 def serve(
@@ -46,9 +40,9 @@ def serve(
     # Imported here, since the other verbs should not wait half a second for servers and clients that they do not use.
     from atoll.adapters.faults import VARIABLE  # noqa: PLC0415
     from atoll.cli.serving import run  # noqa: PLC0415
-    from atoll.wiring import ServeSettings  # noqa: PLC0415
+    from atoll.wiring import serve as wired  # noqa: PLC0415
 
-    settings = ServeSettings(
+    settings = wired.ServeSettings(
         kubeconfig=kubeconfig,
         host=host,
         port=port,
@@ -58,7 +52,7 @@ def serve(
         dns_names=tuple(dns_name or ()),
         fault=os.environ.get(VARIABLE, ""),
     )
-    if not run(settings, json_logs=log_format is LogFormat.JSON):
+    if not run(wired.serve(settings), json_logs=log_format is LogFormat.JSON):
         raise typer.Exit(FAILED)
 
 

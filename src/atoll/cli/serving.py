@@ -2,28 +2,28 @@
 
 import logging
 import sys
+from collections.abc import Coroutine
 
 import structlog
 import uvloop
 from structlog.typing import Processor
 
 from atoll.core.errors import AtollError
-from atoll.wiring import ServeSettings, serve
 
 
-def run(settings: ServeSettings, *, json_logs: bool) -> bool:
-    """Serve until told to stop; False when a bug ended it, which the log then shows.
+def run(service: Coroutine[None, None, None], *, json_logs: bool) -> bool:
+    """Run until it is told to stop; False when a bug ended it, which the log then shows.
 
     Raises:
         AtollError: it cannot be started as told.
     """
     configure_logs(json_logs=json_logs)
     try:
-        uvloop.run(serve(settings))
+        uvloop.run(service)
     except AtollError:
         raise
     except Exception:
-        structlog.get_logger("atoll.serve").exception("failed")
+        structlog.get_logger("atoll").exception("failed")
         return False
     return True
 

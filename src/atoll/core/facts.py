@@ -17,6 +17,7 @@ class NodeFacts:
     capacity: int = 0
     allocatable: int = 0
     labels: tuple[tuple[str, str], ...] = ()  # sorted
+    boot_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class StockParts:
     Attributes:
         policy, scope: of the Topology Manager. cpu_manager, memory_manager: their policies.
         plugin, version: of the device plugin. sharing: how it shares whole GPUs, "" where it does not.
+        options: policy options of the Topology Manager that are switched on, sorted. kubelet: its version.
     """
 
     policy: str = ""
@@ -69,6 +71,8 @@ class StockParts:
     plugin: str = ""
     version: str = ""
     sharing: str = ""
+    options: tuple[str, ...] = ()
+    kubelet: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,9 @@ class Inventory:
     Attributes:
         parts: None where no agent tells. given: by pod and container, of those that hold GPUs.
         version: resourceVersion, "" where it is of no object yet.
+        boot_id: of the boot since which it holds, "" where not told.
+        stale: why what it tells of the machine may be out of date, "" where it is not.
+        pods_version: resourceVersion of the pods up to which `given` is told, "" where nobody tells.
     """
 
     node: str
@@ -98,6 +105,9 @@ class Inventory:
     parts: StockParts | None = None
     given: tuple[Given, ...] = ()
     version: str = ""
+    boot_id: str = ""
+    stale: str = ""
+    pods_version: str = ""
 
 
 class Enforcement(StrEnum):

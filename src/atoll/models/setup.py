@@ -20,6 +20,9 @@ from atoll.models.nvidia.pair_scores import NVLINKS_MAX, PAIR_POINTS, Scores, pa
 from atoll.models.stock import StockNode
 
 PLUGIN = "nvidia-device-plugin"
+MODELLED_OPTIONS = frozenset({"max-allowable-numa-nodes"})
+"""Policy options of the Topology Manager that do not change its choice."""
+
 MODELLED = ("0.15", "0.21")
 """Versions of the plugin from the first on and before the second: the allocator is the same in all of them."""
 
@@ -92,6 +95,8 @@ def _kubelet(setup: StockSetup) -> Iterator[str]:
             yield f"the NUMA node of GPU {ranges(nowhere)} is not known, and the Topology Manager goes by it"
         if any(device.numa is not None and device.numa >= BITS for device in setup.topology.devices):
             yield f"a NUMA node beyond {BITS - 1} is none that a kubelet counts"
+        if options := [each for each in setup.parts.options if each not in MODELLED_OPTIONS]:
+            yield f"the Topology Manager option {', '.join(options)} is not modelled"
         if setup.parts.cpu_manager not in NOT_STATIC:
             yield f"CPU manager policy {setup.parts.cpu_manager} moves the Topology Manager's choice"
         if setup.parts.memory_manager not in NOT_STATIC:

@@ -23,8 +23,9 @@ from atoll.core.facts import PodFacts
 from atoll.core.ledger import Grant, LedgerRecord
 from atoll.core.lifecycle import State, Step, after
 from atoll.core.request import GpuRequest, InvalidRequest, Policy
+from atoll.core.resource_version import is_newer
 from atoll.services.ledgers import Draft, backoff_s
-from atoll.services.mirror import Mirror, is_newer
+from atoll.services.mirror import Mirror
 
 TRIES_MAX = 6
 """Refused Bindings of one attempt, before the scheduler is told and asks again by itself; the grant stands."""

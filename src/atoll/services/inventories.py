@@ -24,22 +24,35 @@ class Filed:
     parts: StockParts | None = None
     given: tuple[Given, ...] = ()
     version: str = ""
+    boot_id: str = ""
+    stale: str = ""
+    pods_version: str = ""
 
     def describes_as(self, other: "Filed") -> bool:
         """Whether both say the same of the node's hardware and parts; who holds what is another matter."""
-        return self.model is other.model and (self.node_uid, self.source, self.uuids, self.parts) == (
-            other.node_uid,
-            other.source,
-            other.uuids,
-            other.parts,
-        )
+        return self.model is other.model and self.hardware == other.hardware
+
+    @property
+    def hardware(self) -> tuple[object, ...]:
+        """All that it says of hardware and parts beside the model."""
+        return self.node_uid, self.source, self.uuids, self.parts, self.boot_id, self.stale
 
     def inventory(self, node: str) -> Inventory:
         """As it was put."""
         named = zip(self.model.devices, self.uuids, strict=True)
         devices = tuple(replace(device, uuid=uuid) for device, uuid in named)
+        topology = self.model.with_devices(devices)
         return Inventory(
-            node, self.node_uid, self.source, self.model.with_devices(devices), self.parts, self.given, self.version
+            node,
+            self.node_uid,
+            self.source,
+            topology,
+            self.parts,
+            self.given,
+            self.version,
+            self.boot_id,
+            self.stale,
+            self.pods_version,
         )
 
 
@@ -55,7 +68,16 @@ class Inventories:
         uuids = tuple(device.uuid for device in devices)
         parts = None if inventory.parts is None else _one(inventory.parts)
         self._filed[inventory.node] = Filed(
-            inventory.node_uid, inventory.source, _shared(model), uuids, parts, inventory.given, inventory.version
+            inventory.node_uid,
+            inventory.source,
+            _shared(model),
+            uuids,
+            parts,
+            inventory.given,
+            inventory.version,
+            inventory.boot_id,
+            inventory.stale,
+            inventory.pods_version,
         )
 
     def drop(self, node: str) -> None:

@@ -11,7 +11,8 @@ from enum import StrEnum
 
 from atoll.core.effects import Effect, ReadLedger, Report, WriteLedger
 from atoll.core.ledger import LedgerRecord
-from atoll.services.mirror import Mirror, is_newer
+from atoll.core.resource_version import is_newer
+from atoll.services.mirror import Mirror
 
 FAILURES_TO_TELL = 3
 """After so many unknown outcomes in a row, callers that wait for the ledger are told."""

@@ -31,6 +31,7 @@ from atoll.core.fleet import Fleet
 from atoll.core.ledger import Grant, LedgerRecord, fault_of
 from atoll.core.lifecycle import State
 from atoll.core.outcomes import Predict
+from atoll.core.resource_version import is_newer
 from atoll.core.view import NodeView
 from atoll.models.setup import predicted
 from atoll.services.inventories import Filed, Inventories
@@ -38,13 +39,6 @@ from atoll.services.inventories import Filed, Inventories
 GONE_MAX = 100_000
 """Dead UIDs that are remembered, so that a late watch event cannot revive a pod. The oldest are forgotten first; a
 watch that lags behind by so many deletions has long been relisted."""
-
-
-def is_newer(version: str, than: str) -> bool:
-    """Order of resourceVersions: decimal and growing. "" is the version of what does not exist yet."""
-    if version.isdecimal() and than.isdecimal():
-        return int(version) > int(than)
-    return version != than
 
 
 class Mirror:

@@ -16,8 +16,9 @@ from atoll.core.events import Kind
 from atoll.core.facts import PodFacts
 from atoll.core.ledger import Grant, LedgerRecord
 from atoll.core.lifecycle import State
+from atoll.core.resource_version import is_newer
 from atoll.services.ledgers import Draft
-from atoll.services.mirror import Mirror, is_newer
+from atoll.services.mirror import Mirror
 
 REST_S = 1.0
 """After a pod could not be read or rewritten."""

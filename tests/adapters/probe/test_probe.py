@@ -92,7 +92,9 @@ def test_a_tool_that_fails_is_told_and_the_kernel_s_word_stands(
 def test_a_tool_that_hangs_is_waited_for_once(root: Path, tools: Path) -> None:
     write_tool(tools, "nvidia-smi", "sleep 600")
 
-    assert list(why(asked(root, tools, timeout_s=0.2))) == ["nvidia-smi topo -m"]
+    blind = why(asked(root, tools, timeout_s=0.2))  # too short for NVML too, on a busy machine
+
+    assert [each for each in blind if each.startswith("nvidia-smi")] == ["nvidia-smi topo -m"]
 
 
 def test_a_matrix_that_contradicts_itself_does_not_hide_the_query(root: Path, tools: Path) -> None:

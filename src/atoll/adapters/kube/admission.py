@@ -21,9 +21,9 @@ server is asked, and the conditions cannot fail, since they read what may be abs
 import json
 
 from atoll.adapters.kube.manifests import NAMESPACE, SERVICE_ACCOUNT, Manifest
-from atoll.adapters.kube.names import AGENT_LEASE_PREFIX, ANSWERED, GROUP
+from atoll.adapters.kube.manifests_agent import AGENT_ACCOUNT
+from atoll.adapters.kube.names import ANSWERED, GROUP, agent_lease
 
-AGENT_ACCOUNT = "atoll-agent"
 NODE_CLAIM = "authentication.kubernetes.io/node-name"
 """In the tokens that the kubelet fetches for a pod: the node that the pod is on."""
 
@@ -91,7 +91,7 @@ def _answers(scheduler_side: str) -> Manifest:
 
 
 def _agents(namespace: str, agent: str) -> Manifest:
-    lease = f"{namespace}/{AGENT_LEASE_PREFIX}"
+    lease = f"{namespace}/{agent_lease('')}"
     own = f"(request.resource.resource == 'leases' ? {_text(lease)} : '/') + variables.node"
     written = "request.?namespace.orValue('') + '/' + (object == null ? '' : object.metadata.name)"
     return _policy(

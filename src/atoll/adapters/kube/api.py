@@ -12,15 +12,17 @@ import msgspec
 
 from atoll.adapters.kube import names, wire, wire_atoll
 from atoll.adapters.kube.client import MERGE_PATCH, STRATEGIC_PATCH, Answer, KubeClient, Unanswered
+from atoll.adapters.kube.cluster_readers import cluster_readers
 from atoll.adapters.kube.codec import pod_facts
 from atoll.adapters.kube.codec_ledger import allocation_json, ledger_json, record_of
 from atoll.adapters.kube.credentials import AccessError
-from atoll.adapters.kube.watch import watch_cluster
+from atoll.adapters.kube.watch import watch
 from atoll.core.effects import ApiEffect, PostBinding, ReadLedger, ReadPod, RewritePod, SetPlaced, WriteLedger
 from atoll.core.events import (
     BindingAccepted,
     BindingRefused,
     BindingUnknown,
+    Kind,
     LedgerConflict,
     LedgerGone,
     LedgerSeen,
@@ -54,7 +56,9 @@ class KubeClusterApi:
         self._resources = resources
 
     def watch(self) -> AsyncIterator[WatchEvent]:
-        return watch_cluster(self._client, self._resources)
+        # A grant whose pod the later list of pods lacks belongs to a pod that is gone.
+        readers = cluster_readers(self._resources)
+        return watch(self._client, tuple(readers.values()), order=(Kind.LEDGERS, Kind.PODS))
 
     async def perform(self, effect: ApiEffect) -> Outcome:
         match effect:

@@ -39,8 +39,18 @@ def inventory_of(node: wire.GpuNode) -> Inventory | None:
         nics_known=status.nics_known,
     )
     parts, given = _parts_of(status), tuple(_given_of(each) for each in status.containers)
-    version = node.metadata.resource_version
-    return Inventory(node.metadata.name, status.node_uid, status.source, topology, parts, given, version)
+    return Inventory(
+        node.metadata.name,
+        status.node_uid,
+        status.source,
+        topology,
+        parts,
+        given,
+        node.metadata.resource_version,
+        status.boot_id or "",
+        status.stale,
+        status.pods_version,
+    )
 
 
 def gpu_node_json(inventory: Inventory) -> bytes:
@@ -60,7 +70,7 @@ def owner_reference(inventory: Inventory) -> dict[str, str]:
     return {"apiVersion": "v1", "kind": "Node", "name": inventory.node, "uid": inventory.node_uid}
 
 
-def status_of(inventory: Inventory) -> wire.GpuNodeStatus:
+def status_of(inventory: Inventory, capabilities: tuple[wire.Capability, ...] = ()) -> wire.GpuNodeStatus:
     topology = inventory.topology
     positions = range(len(topology.devices))
     return wire.GpuNodeStatus(
@@ -84,6 +94,10 @@ def status_of(inventory: Inventory) -> wire.GpuNodeStatus:
             for each in inventory.given
         ),
         gpus=len(topology.devices),
+        boot_id=inventory.boot_id or None,
+        stale=inventory.stale,
+        pods_version=inventory.pods_version,
+        capabilities=capabilities,
     )
 
 
@@ -100,11 +114,15 @@ def _parts_of(status: wire.GpuNodeStatus) -> StockParts | None:
         plugin=plugin.name,
         version=plugin.version,
         sharing=plugin.sharing,
+        options=kubelet.topology_manager_options,
+        kubelet=kubelet.version,
     )
 
 
 def _wire_kubelet(parts: StockParts) -> wire.KubeletPolicies:
-    return wire.KubeletPolicies(parts.policy, parts.scope, parts.cpu_manager, parts.memory_manager)
+    return wire.KubeletPolicies(
+        parts.policy, parts.scope, parts.cpu_manager, parts.memory_manager, parts.options, parts.kubelet
+    )
 
 
 def _wire_plugin(parts: StockParts) -> wire.DevicePlugin:

@@ -10,71 +10,48 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from atoll.adapters.kube import names, wire, wire_atoll
-from atoll.adapters.kube.codec import asks_for_gpus, node_facts, pod_facts
-from atoll.adapters.kube.codec_inventory import config_of, inventory_of
-from atoll.adapters.kube.codec_ledger import record_of
-from atoll.core.events import (
-    ConfigSeen,
-    Dropped,
-    InventorySeen,
-    Kind,
-    LedgerSeen,
-    NodeSeen,
-    PodSeen,
-    Seen,
-    Synced,
-    WatchEvent,
-    gone_after,
-)
+from atoll.adapters.kube import wire
 
 W = TypeVar("W")
+E = TypeVar("E")
 WHY_MAX = 300
 _named = msgspec.json.Decoder(wire.AnyObject)
 
 
-@dataclass(frozen=True, slots=True)
-class Reader(Generic[W]):
-    """How one kind is read. `seen` gives None for an object that does not concern us."""
+def _never(_known: object, _seen: object) -> bool:
+    return False
 
-    kind: Kind
+
+@dataclass(frozen=True, slots=True)
+class Reader(Generic[W, E]):
+    """How one kind is read.
+
+    Attributes:
+        name: of the kind, for logs. path: of its list; it may have a query.
+        seen: None for an object that does not concern us; it raises ValueError for one that makes no sense.
+        gone: after an object was seen, at a version. synced: the first list was delivered, at a version.
+        dropped: an object of a name cannot be read, and why; None: nobody wants to know.
+        by_uid: whether names are used again by other objects, as those of pods are.
+        another: whether what has the same name is another object, so that the first is gone.
+    """
+
+    name: str
     path: str
     wanted: type[W]
-    seen: Callable[[W], Seen | None]
+    seen: Callable[[W], E | None]
+    gone: Callable[[E, str], E]
+    synced: Callable[[str], E | None]
+    dropped: Callable[[str, str], E | None]
+    by_uid: bool = False
+    another: Callable[[E, E], bool] = _never
 
 
-def readers(resources: tuple[str, ...]) -> dict[Kind, "Reader[wire.Node] | Reader[wire.Pod] | OurReader"]:
-    """One reader per watched kind."""
-
-    def pod_seen(pod: wire.Pod) -> Seen | None:
-        return PodSeen(pod_facts(pod, resources)) if asks_for_gpus(pod, resources) else None
-
-    def inventory_seen(node: wire_atoll.GpuNode) -> Seen | None:
-        inventory = inventory_of(node)
-        return None if inventory is None else InventorySeen(inventory)
-
-    return {
-        Kind.NODES: Reader(Kind.NODES, names.NODES, wire.Node, lambda node: NodeSeen(node_facts(node, resources))),
-        Kind.PODS: Reader(Kind.PODS, names.PODS, wire.Pod, pod_seen),
-        Kind.INVENTORIES: Reader(Kind.INVENTORIES, names.GPU_NODES, wire_atoll.GpuNode, inventory_seen),
-        Kind.CONFIGS: Reader(
-            Kind.CONFIGS, names.GPU_NODE_CONFIGS, wire_atoll.NodeConfig, lambda config: ConfigSeen(config_of(config))
-        ),
-        Kind.LEDGERS: Reader(
-            Kind.LEDGERS, names.GPU_LEDGERS, wire_atoll.RawLedger, lambda ledger: LedgerSeen(record_of(ledger))
-        ),
-    }
-
-
-OurReader = Reader[wire_atoll.GpuNode] | Reader[wire_atoll.NodeConfig] | Reader[wire_atoll.RawLedger]
-
-
-class Delivered(Generic[W]):
+class Delivered(Generic[W, E]):
     """Feed it pages and watch lines of one kind; it answers with what the service should know."""
 
-    def __init__(self, reader: Reader[W]) -> None:
+    def __init__(self, reader: Reader[W, E]) -> None:
         self._reader = reader
-        self._known: dict[str, Seen] = {}
+        self._known: dict[str, E] = {}
         self._listed: set[str] | None = None
         self._synced = False
         self._page = msgspec.json.Decoder(wire.Page[reader.wanted])  # type: ignore[name-defined]
@@ -85,7 +62,7 @@ class Delivered(Generic[W]):
         """A list begins from its first page."""
         self._listed = set()
 
-    def page(self, body: bytes) -> tuple[wire.ListMeta, list[WatchEvent]]:
+    def page(self, body: bytes) -> tuple[wire.ListMeta, list[E]]:
         """Take one page.
 
         Raises:
@@ -100,29 +77,30 @@ class Delivered(Generic[W]):
             raw = self._raw_page.decode(body)
             return raw.metadata, [event for item in raw.items or () for event in self.changed(item)]
 
-    def listed(self) -> list[WatchEvent]:
+    def listed(self, version: str) -> list[E]:
         """The last page was taken: say what is gone, and the first time that the kind has synced."""
         listed, self._listed = self._listed or set(), None
         absent = [key for key in self._known if key not in listed]
-        gone: list[WatchEvent] = [gone_after(self._known.pop(key)) for key in absent]
+        events: list[E | None] = [self._reader.gone(self._known.pop(key), version) for key in absent]
         if not self._synced:
             self._synced = True
-            gone.append(Synced(self._reader.kind))
-        return gone
+            events.append(self._reader.synced(version))
+        return [event for event in events if event is not None]
 
-    def changed(self, body: bytes | msgspec.Raw) -> list[WatchEvent]:
+    def changed(self, body: bytes | msgspec.Raw) -> list[E]:
         """An object was added or modified."""
         try:
             item = self._one.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            return [self._dropped(_metadata(body), error)]
+            return self._dropped(_metadata(body), error)
         return self._take(item)
 
-    def deleted(self, body: bytes | msgspec.Raw) -> list[WatchEvent]:
-        known = self._known.pop(self._key(_metadata(body)), None)
-        return [] if known is None else [gone_after(known)]
+    def deleted(self, body: bytes | msgspec.Raw) -> list[E]:
+        metadata = _metadata(body)
+        known = self._known.pop(self._key(metadata), None)
+        return [] if known is None else [self._reader.gone(known, metadata.resource_version)]
 
-    def _take(self, item: W) -> list[WatchEvent]:
+    def _take(self, item: W) -> list[E]:
         metadata: wire.ObjectMeta = item.metadata  # type: ignore[attr-defined]
         key = self._key(metadata)
         if self._listed is not None:
@@ -130,22 +108,23 @@ class Delivered(Generic[W]):
         try:
             seen = self._reader.seen(item)
         except ValueError as error:
-            return [self._dropped(metadata, error)]
+            return self._dropped(metadata, error)
         known = self._known.get(key)
         if seen is None or seen == known:
             return []
         self._known[key] = seen
-        if isinstance(known, NodeSeen) and isinstance(seen, NodeSeen) and known.node.uid != seen.node.uid:
-            return [gone_after(known), seen]
+        if known is not None and self._reader.another(known, seen):
+            return [self._reader.gone(known, metadata.resource_version), seen]
         return [seen]
 
     def _key(self, metadata: wire.ObjectMeta) -> str:
-        return metadata.uid if self._reader.kind is Kind.PODS else metadata.name
+        return metadata.uid if self._reader.by_uid else metadata.name
 
-    def _dropped(self, metadata: wire.ObjectMeta, error: Exception) -> Dropped:
+    def _dropped(self, metadata: wire.ObjectMeta, error: Exception) -> list[E]:
         if self._listed is not None:
             self._listed.add(self._key(metadata))
-        return Dropped(self._reader.kind, metadata.name, str(error)[:WHY_MAX])
+        event = self._reader.dropped(metadata.name, str(error)[:WHY_MAX])
+        return [] if event is None else [event]
 
 
 def _metadata(body: bytes | msgspec.Raw) -> wire.ObjectMeta:

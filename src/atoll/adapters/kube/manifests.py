@@ -38,14 +38,14 @@ def rbac(namespace: str = NAMESPACE, service_account: str = SERVICE_ACCOUNT) -> 
     subject = {"kind": "ServiceAccount", "name": service_account, "namespace": namespace}
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": service_account, "namespace": namespace}},
-        _role("ClusterRole", "atoll", cluster_rules()),
-        _binding("ClusterRole", "atoll", [subject]),
-        _role("Role", "atoll-election", lease_rules(), namespace),
-        _binding("Role", "atoll-election", [subject], namespace),
+        role("ClusterRole", "atoll", cluster_rules()),
+        binding("ClusterRole", "atoll", [subject]),
+        role("Role", "atoll-election", lease_rules(), namespace),
+        binding("Role", "atoll-election", [subject], namespace),
         # The second kube-scheduler elects under its own Lease, which the stock role of schedulers does not name.
-        _role("Role", SCHEDULER_NAME, [_leases(["get", "update"], SCHEDULER_NAME)], NAMESPACE),
-        _binding("Role", SCHEDULER_NAME, [scheduler], NAMESPACE),
-        _role("ClusterRole", "atoll-publisher", publisher_rules()),
+        role("Role", SCHEDULER_NAME, [leases(["get", "update"], SCHEDULER_NAME)], NAMESPACE),
+        binding("Role", SCHEDULER_NAME, [scheduler], NAMESPACE),
+        role("ClusterRole", "atoll-publisher", publisher_rules()),
     ]
 
 
@@ -54,8 +54,8 @@ def audit_rbac(namespace: str = NAMESPACE, service_account: str = AUDIT_ACCOUNT)
     subject = {"kind": "ServiceAccount", "name": service_account, "namespace": namespace}
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": service_account, "namespace": namespace}},
-        _role("ClusterRole", AUDIT_ACCOUNT, audit_rules()),
-        _binding("ClusterRole", AUDIT_ACCOUNT, [subject]),
+        role("ClusterRole", AUDIT_ACCOUNT, audit_rules()),
+        binding("ClusterRole", AUDIT_ACCOUNT, [subject]),
     ]
 
 
@@ -68,8 +68,8 @@ def audit_rules() -> list[Manifest]:
     for listed in LISTED:
         groups.setdefault(listed.group, []).append(listed.resource)
     return [
-        *(_rule(group, resources, ["list"]) for group, resources in groups.items()),
-        _rule("", [READ_ONE_BY_ONE], ["get"]),
+        *(rule(group, resources, ["list"]) for group, resources in groups.items()),
+        rule("", [READ_ONE_BY_ONE], ["get"]),
         {"nonResourceURLs": [VERSION], "verbs": ["get"]},
     ]
 
@@ -77,29 +77,29 @@ def audit_rules() -> list[Manifest]:
 def cluster_rules() -> list[Manifest]:
     """Rules for all namespaces: read what is watched, write the ledgers, bind and mark pods."""
     return [
-        _rule("", ["nodes"], ["list", "watch"]),
-        _rule("", ["pods"], [*_WATCHED, "patch"]),
-        _rule("", ["pods/binding"], ["create"]),
-        _rule("", ["pods/status"], ["patch"]),
-        _rule(GROUP, ["gpunodes", "gpunodeconfigs"], ["list", "watch"]),
-        _rule(GROUP, ["gpuledgers"], [*_WATCHED, "create", "update"]),
+        rule("", ["nodes"], ["list", "watch"]),
+        rule("", ["pods"], [*_WATCHED, "patch"]),
+        rule("", ["pods/binding"], ["create"]),
+        rule("", ["pods/status"], ["patch"]),
+        rule(GROUP, ["gpunodes", "gpunodeconfigs"], ["list", "watch"]),
+        rule(GROUP, ["gpuledgers"], [*_WATCHED, "create", "update"]),
     ]
 
 
 def lease_rules() -> list[Manifest]:
     """Rules for the namespace of the Lease. Creation cannot be limited to one name."""
     return [
-        _rule("coordination.k8s.io", ["leases"], ["create"]),
-        _leases(["get", "patch"], LEASE),
+        rule("coordination.k8s.io", ["leases"], ["create"]),
+        leases(["get", "patch"], LEASE),
     ]
 
 
 def publisher_rules() -> list[Manifest]:
     """What `atoll topology publish` needs; for people and pipelines, not for the service."""
     return [
-        _rule("", ["nodes"], ["get"]),
-        _rule(GROUP, ["gpunodes"], ["get", "create", "patch"]),
-        _rule(GROUP, ["gpunodes/status"], ["patch"]),
+        rule("", ["nodes"], ["get"]),
+        rule(GROUP, ["gpunodes"], ["get", "create", "patch"]),
+        rule(GROUP, ["gpunodes/status"], ["patch"]),
     ]
 
 
@@ -148,19 +148,19 @@ def yaml_of(objects: list[Manifest]) -> str:
     return yaml.safe_dump_all(objects, sort_keys=False, width=120)
 
 
-def _leases(verbs: list[str], name: str) -> Manifest:
-    return {**_rule("coordination.k8s.io", ["leases"], verbs), "resourceNames": [name]}
+def leases(verbs: list[str], name: str) -> Manifest:
+    return {**rule("coordination.k8s.io", ["leases"], verbs), "resourceNames": [name]}
 
 
-def _rule(group: str, resources: list[str], verbs: list[str]) -> Manifest:
+def rule(group: str, resources: list[str], verbs: list[str]) -> Manifest:
     return {"apiGroups": [group], "resources": resources, "verbs": verbs}
 
 
-def _role(kind: str, name: str, rules: list[Manifest], namespace: str = "") -> Manifest:
+def role(kind: str, name: str, rules: list[Manifest], namespace: str = "") -> Manifest:
     return {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": _named(name, namespace), "rules": rules}
 
 
-def _binding(kind: str, name: str, subjects: list[Manifest], namespace: str = "") -> Manifest:
+def binding(kind: str, name: str, subjects: list[Manifest], namespace: str = "") -> Manifest:
     role = {"apiGroup": _RBAC, "kind": kind, "name": name}
     metadata = _named(name, namespace)
     return {

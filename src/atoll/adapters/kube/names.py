@@ -21,9 +21,7 @@ GPU_NODE_CONFIGS = f"/apis/{API_VERSION}/gpunodeconfigs"
 GPU_LEDGERS = f"/apis/{API_VERSION}/gpuledgers"
 
 LEASE = "atoll"
-AGENT_LEASE_PREFIX = "atoll-agent."
-"""Of the Lease by which a node's agent is known to live; the node's name follows."""
-
+AGENT_LABELS = {"app.kubernetes.io/name": "atoll", "app.kubernetes.io/component": "agent"}
 DATA_VERSION = 1
 """Of the recorded JSON: the ledger's spec and the allocation annotation."""
 
@@ -46,6 +44,11 @@ def gpu_node_path(node: str) -> str:
 
 def leases_path(namespace: str) -> str:
     return f"/apis/coordination.k8s.io/v1/namespaces/{_segment(namespace)}/leases"
+
+
+def agent_lease(node: str) -> str:
+    """Name of the Lease by which a node's agent says that it lives."""
+    return f"atoll-agent.{node}"
 
 
 def _segment(name: str) -> str:

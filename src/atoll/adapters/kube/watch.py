@@ -1,14 +1,14 @@
-"""The watched kinds as one stream of core events: list in pages, then watch, for as long as it is asked for.
+"""The watched kinds as one stream of events: list in pages, then watch, for as long as it is asked for.
 
-Lists are consistent reads (no resourceVersion), so no list goes back behind what was seen before. Ledgers are listed
-before pods: a grant whose pod that later list lacks belongs to a pod that is gone. A broken watch goes on from the last
-version; after a 410 the kind is listed anew and the difference is told.
+Lists are consistent reads (no resourceVersion), so no list goes back behind what was seen before. A kind may wait until
+another is listed. A broken watch goes on from the last version; after a 410 the kind is listed anew and the difference
+is told.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import structlog
@@ -16,8 +16,9 @@ import structlog
 from atoll.adapters.kube import wire
 from atoll.adapters.kube.client import Answer, KubeClient, Unanswered
 from atoll.adapters.kube.credentials import AccessError
-from atoll.adapters.kube.delivered import Delivered, Reader, readers
-from atoll.core.events import Kind, WatchEvent
+from atoll.adapters.kube.delivered import Delivered, Reader
+
+E = TypeVar("E")
 
 PAGE = 2000
 WATCH_S = 290
@@ -33,20 +34,24 @@ _status = msgspec.json.Decoder(wire.Status)
 _bookmark = msgspec.json.Decoder(wire.AnyObject)
 log = structlog.get_logger()
 
-Batches = asyncio.Queue[list[WatchEvent]]
-
 
 class Expired(Exception):
     """410: the server has forgotten the version that we would go on from."""
 
 
-async def watch_cluster(client: KubeClient, resources: tuple[str, ...]) -> AsyncGenerator[WatchEvent, None]:
-    """`ports.ClusterApi.watch`. Close the iterator to stop the connections."""
-    batches: Batches = asyncio.Queue(QUEUED_BATCHES)
-    ledgers_listed = asyncio.Event()
-    kinds = [_KindWatch(client, reader, batches, ledgers_listed) for reader in readers(resources).values()]
-    tasks = [asyncio.create_task(kind.run(), name=f"watch-{kind.kind}") for kind in kinds]
-    getting: asyncio.Task[list[WatchEvent]] | None = None
+async def watch(
+    client: KubeClient, readers: Sequence[Reader[Any, E]], order: tuple[str, str] = ("", "")
+) -> AsyncGenerator[E, None]:
+    """Every object of the kinds, then each change. Close the iterator to stop the connections.
+
+    Args:
+        order: names of two kinds, of which the second is not listed before the first has been.
+    """
+    batches: asyncio.Queue[list[E]] = asyncio.Queue(QUEUED_BATCHES)
+    first_listed = asyncio.Event()
+    kinds = [_KindWatch(client, reader, batches, order, first_listed) for reader in readers]
+    tasks = [asyncio.create_task(kind.run(), name=f"watch-{kind.name}") for kind in kinds]
+    getting: asyncio.Task[list[E]] | None = None
     try:
         while True:
             getting = asyncio.create_task(batches.get())
@@ -63,34 +68,40 @@ async def watch_cluster(client: KubeClient, resources: tuple[str, ...]) -> Async
         await asyncio.gather(*started, return_exceptions=True)
 
 
-class _KindWatch:
+class _KindWatch(Generic[E]):
     """List and watch of one kind, for ever."""
 
     def __init__(
-        self, client: KubeClient, reader: Reader[Any], batches: Batches, ledgers_listed: asyncio.Event
+        self,
+        client: KubeClient,
+        reader: Reader[Any, E],
+        batches: asyncio.Queue[list[E]],
+        order: tuple[str, str],
+        first_listed: asyncio.Event,
     ) -> None:
-        self.kind = reader.kind
+        self.name = reader.name
         self._client = client
-        self._path = reader.path
-        self._delivered: Delivered[Any] = Delivered(reader)
+        self._path = reader.path + ("&" if "?" in reader.path else "?")
+        self._delivered: Delivered[Any, E] = Delivered(reader)
         self._batches = batches
-        self._ledgers_listed = ledgers_listed
+        self._first, self._second = order
+        self._first_listed = first_listed
         self._version: str | None = None
         self._pause_s = BACKOFF_MIN_S
 
     async def run(self) -> None:
-        if self.kind is Kind.PODS:
-            await self._ledgers_listed.wait()
+        if self.name == self._second:
+            await self._first_listed.wait()
         while True:
             try:
                 if self._version is None:
                     self._version = await self._list()
                 await self._follow()
             except Expired:
-                log.info("watch_expired", kind=self.kind, version=self._version)
+                log.info("watch_expired", kind=self.name, version=self._version)
                 self._version = None
             except (Unanswered, AccessError, msgspec.DecodeError, UnicodeDecodeError) as error:
-                log.warning("watch_broken", kind=self.kind, why=str(error), again_in_s=self._pause_s)
+                log.warning("watch_broken", kind=self.name, why=str(error), again_in_s=self._pause_s)
                 await asyncio.sleep(self._pause_s)
                 self._pause_s = min(self._pause_s * 2, BACKOFF_MAX_S)
 
@@ -98,28 +109,28 @@ class _KindWatch:
         self._delivered.listing()
         more = ""
         while True:
-            answer = await self._client.read(f"{self._path}?limit={PAGE}{more}")
+            answer = await self._client.read(f"{self._path}limit={PAGE}{more}")
             if answer.status == _EXPIRED:
                 raise Expired
             if not answer.ok:
-                raise Unanswered(f"list of {self.kind}: {answer.why}{_remedy(answer)}")
+                raise Unanswered(f"list of {self.name}: {answer.why}{_remedy(answer)}")
             metadata, events = self._delivered.page(answer.body)
             await self._put(events)
             if not metadata.continue_:
                 break
             more = f"&continue={metadata.continue_}"
-        await self._put(self._delivered.listed())
-        if self.kind is Kind.LEDGERS:
-            self._ledgers_listed.set()
+        await self._put(self._delivered.listed(metadata.resource_version))
+        if self.name == self._first:
+            self._first_listed.set()
         return metadata.resource_version
 
     async def _follow(self) -> None:
         query = f"watch=1&allowWatchBookmarks=true&timeoutSeconds={WATCH_S}&resourceVersion={self._version}"
-        async with self._client.stream(f"{self._path}?{query}", SILENT_S) as found:
+        async with self._client.stream(f"{self._path}{query}", SILENT_S) as found:
             if isinstance(found, Answer):
                 if found.status == _EXPIRED:
                     raise Expired
-                raise Unanswered(f"watch of {self.kind}: {found.why}")
+                raise Unanswered(f"watch of {self.name}: {found.why}")
             told = False
             async for lines in whole_lines(found):
                 await self._put([event for line in lines for event in self._read(line)])
@@ -128,15 +139,15 @@ class _KindWatch:
             # A server that ends watches at once is not asked again at once.
             await asyncio.sleep(BACKOFF_MIN_S)
 
-    def _read(self, line: bytes) -> list[WatchEvent]:
+    def _read(self, line: bytes) -> list[E]:
         entry = _line.decode(line)
         if entry.type == "ERROR":
             status = _status.decode(entry.object)
             if status.code == _EXPIRED:
                 raise Expired
-            raise Unanswered(f"watch of {self.kind}: {status.code} {status.reason}: {status.message}"[:300])
+            raise Unanswered(f"watch of {self.name}: {status.code} {status.reason}: {status.message}"[:300])
         if entry.type == "BOOKMARK":
-            events: list[WatchEvent] = []
+            events: list[E] = []
         elif entry.type == "DELETED":
             events = self._delivered.deleted(entry.object)
         else:
@@ -145,7 +156,7 @@ class _KindWatch:
             self._version = _bookmark.decode(entry.object).metadata.resource_version or self._version
         return events
 
-    async def _put(self, events: list[WatchEvent]) -> None:
+    async def _put(self, events: list[E]) -> None:
         if events:
             await self._batches.put(events)
 

@@ -23,6 +23,8 @@ RECORD_MAX = 262_144
 NICS_MAX = 128
 NAMES_MAX = 1024
 CONTAINERS_READ_MAX = 1024
+OPTIONS_MAX = 16
+GATES_MAX = 16
 
 Word = Annotated[str, Meta(max_length=253)]
 Text = Annotated[str, Meta(max_length=4096)]
@@ -176,6 +178,8 @@ class KubeletPolicies(Struct, frozen=True):
     topology_manager_scope: Word = ""
     cpu_manager_policy: Word = ""
     memory_manager_policy: Word = ""
+    topology_manager_options: Annotated[tuple[Word, ...], Meta(max_length=OPTIONS_MAX)] = ()
+    version: Word = ""
 
 
 class DevicePlugin(Struct, frozen=True):
@@ -194,6 +198,14 @@ class GivenContainer(Struct, frozen=True):
     pod_uid: Word = msgspec.field(name="podUID")
 
 
+class Capability(Struct, frozen=True, omit_defaults=False):
+    """Whether Restricted is possible in a mode, for people; never read."""
+
+    mode: NodeMode
+    restricted: bool
+    why: tuple[str, ...] = ()
+
+
 class GpuNodeStatus(Struct, frozen=True):
     node_uid: Word = msgspec.field(name="nodeUID")
     source: Source
@@ -206,6 +218,9 @@ class GpuNodeStatus(Struct, frozen=True):
     device_plugin: DevicePlugin | None = None
     containers: Annotated[tuple[GivenContainer, ...], Meta(max_length=CONTAINERS_READ_MAX)] = ()
     gpus: Small | None = None  # for people, never read
+    stale: Text = ""
+    pods_version: Word = ""
+    capabilities: tuple[Capability, ...] = ()  # for people, never read
 
 
 class GpuNode(Struct, frozen=True):

@@ -2,9 +2,19 @@
 
 import re
 from dataclasses import dataclass
+from typing import Protocol
 
-from atoll.adapters.kube.survey import wire
 from atoll.core.audit.picture import Role
+
+
+class Container(Protocol):
+    """Of a pod or of a workload's template."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def image(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +63,7 @@ _COMPILED = [(part, re.compile(part.image, re.IGNORECASE), re.compile(part.conta
 _IMAGE = re.compile(r"(?P<path>[^@\s]*?)(?::(?P<tag>[\w][\w.-]{0,127}))?(?:@(?P<digest>[\w:+.-]+))?")
 
 
-def part_of(container: wire.WorkContainer) -> tuple[Part, str] | None:
+def part_of(container: Container) -> tuple[Part, str] | None:
     """The part and its version as tagged; None for what has nothing to do with GPUs."""
     found = _IMAGE.fullmatch(container.image[:1024])
     if found is None:

@@ -1,0 +1,72 @@
+"""The kinds that the scheduling service watches, all of them in the whole cluster, and what each says to it."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from atoll.adapters.kube import names, wire, wire_atoll
+from atoll.adapters.kube.codec import asks_for_gpus, node_facts, pod_facts
+from atoll.adapters.kube.codec_inventory import config_of, inventory_of
+from atoll.adapters.kube.codec_ledger import record_of
+from atoll.adapters.kube.delivered import Reader
+from atoll.core.events import (
+    ConfigSeen,
+    Dropped,
+    InventorySeen,
+    Kind,
+    LedgerSeen,
+    NodeSeen,
+    PodSeen,
+    Seen,
+    Synced,
+    WatchEvent,
+    gone_after,
+)
+
+W = TypeVar("W")
+
+
+def cluster_readers(resources: tuple[str, ...]) -> dict[Kind, Reader[Any, WatchEvent]]:
+    """One reader per watched kind. Args: resources: the names that count as GPUs."""
+
+    def pod_seen(pod: wire.Pod) -> Seen | None:
+        return PodSeen(pod_facts(pod, resources)) if asks_for_gpus(pod, resources) else None
+
+    def inventory_seen(node: wire_atoll.GpuNode) -> Seen | None:
+        inventory = inventory_of(node)
+        return None if inventory is None else InventorySeen(inventory)
+
+    return {
+        Kind.NODES: _reader(Kind.NODES, names.NODES, wire.Node, lambda node: NodeSeen(node_facts(node, resources))),
+        Kind.PODS: _reader(Kind.PODS, names.PODS, wire.Pod, pod_seen),
+        Kind.INVENTORIES: _reader(Kind.INVENTORIES, names.GPU_NODES, wire_atoll.GpuNode, inventory_seen),
+        Kind.CONFIGS: _reader(
+            Kind.CONFIGS, names.GPU_NODE_CONFIGS, wire_atoll.NodeConfig, lambda config: ConfigSeen(config_of(config))
+        ),
+        Kind.LEDGERS: _reader(
+            Kind.LEDGERS, names.GPU_LEDGERS, wire_atoll.RawLedger, lambda ledger: LedgerSeen(record_of(ledger))
+        ),
+    }
+
+
+def _reader(kind: Kind, path: str, wanted: type[W], seen: Callable[[W], Seen | None]) -> Reader[W, WatchEvent]:
+    return Reader(
+        kind,
+        path,
+        wanted,
+        seen,
+        gone=_gone,
+        synced=lambda _: Synced(kind),
+        dropped=lambda name, why: Dropped(kind, name, why),
+        by_uid=kind is Kind.PODS,
+        another=_is_another,
+    )
+
+
+def _gone(known: WatchEvent, _version: str) -> WatchEvent:
+    if not isinstance(known, Seen):
+        raise AssertionError(f"{known} was never seen")
+    return gone_after(known)
+
+
+def _is_another(known: WatchEvent, seen: WatchEvent) -> bool:
+    return isinstance(known, NodeSeen) and isinstance(seen, NodeSeen) and known.node.uid != seen.node.uid

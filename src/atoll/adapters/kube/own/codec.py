@@ -1,0 +1,96 @@
+"""The agent's own Node and the pods on it as core values."""
+
+from collections.abc import Iterator
+
+from atoll.adapters.kube.codec import quantity
+from atoll.adapters.kube.own import wire
+from atoll.adapters.kube.survey.images import part_of
+from atoll.core.agent.events import OwnNode, Plugin, Resident
+from atoll.core.audit.picture import Role
+from atoll.core.facts import Given
+
+SHARING = "nvidia.com/gpu.sharing-strategy"
+REPLICAS = "nvidia.com/gpu.replicas"
+"""Labels of NVIDIA's feature discovery."""
+
+_ADDRESSES = ("InternalIP", "ExternalIP", "Hostname")
+_ENDED = frozenset({"Succeeded", "Failed"})
+
+
+def own_node(node: wire.Node, resources: tuple[str, ...]) -> OwnNode:
+    """Raises: ValueError: a GPU quantity that is no whole number."""
+    status, labels = node.status, node.metadata.labels or {}
+    addresses = {each.type: each.address for each in reversed(status.addresses or ())}
+    allocatable = status.allocatable or {}
+    return OwnNode(
+        name=node.metadata.name,
+        uid=node.metadata.uid,
+        boot_id=status.node_info.boot_id,
+        kubelet=status.node_info.kubelet_version,
+        offered=sum(quantity(allocatable[name]) for name in resources if name in allocatable),
+        host=next((addresses[kind] for kind in _ADDRESSES if kind in addresses), ""),
+        port=status.daemon_endpoints.kubelet_endpoint.port,
+        sharing=_sharing(labels.get(SHARING, ""), labels.get(REPLICAS, "")),
+    )
+
+
+def _sharing(strategy: str, replicas: str) -> str:
+    if strategy not in ("", "none"):
+        return strategy
+    return f"{replicas} replicas" if replicas.isdecimal() and int(replicas) > 1 else ""
+
+
+def resident(pod: wire.Pod, resources: tuple[str, ...]) -> Resident | None:
+    """None for a pod that neither holds GPUs nor hands them out.
+
+    Raises:
+        ValueError: a GPU quantity that is no whole number.
+    """
+    spec, status, metadata = pod.spec, pod.status, pod.metadata
+    inits = spec.init_containers or ()
+    lasting = [*(each for each in inits if each.restart_policy == "Always"), *spec.containers]
+    asking = tuple(each.name for each in lasting if _asks(each, resources))
+    init = any(_asks(each, resources) for each in inits if each.restart_policy != "Always")
+    statuses = [*(status.init_container_statuses or ()), *(status.container_statuses or ())]
+    plugins = tuple(_plugins(pod, statuses))
+    if not (asking or init or plugins):
+        return None
+    given = ((each.name, _uuids(each, resources)) for each in statuses if each.name in asking)
+    return Resident(
+        uid=metadata.uid,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        version=metadata.resource_version,
+        asking=asking,
+        init=init,
+        given=tuple(
+            Given(metadata.uid, name, uuids, metadata.namespace, metadata.name) for name, uuids in given if uuids
+        ),
+        runs=any(each.state.running or each.state.terminated for each in statuses),
+        over=status.phase in _ENDED,
+        plugins=plugins,
+    )
+
+
+def _asks(container: wire.Container, resources: tuple[str, ...]) -> bool:
+    limits, requests = container.resources.limits or {}, container.resources.requests or {}
+    return any(quantity(limits.get(name, requests.get(name, 0))) for name in resources)
+
+
+def _uuids(status: wire.ContainerStatus, resources: tuple[str, ...]) -> tuple[str, ...]:
+    found = {
+        each.resource_id
+        for resource in status.allocated_resources_status or ()
+        if resource.name in resources
+        for each in resource.resources or ()
+        if each.resource_id
+    }
+    return tuple(sorted(found))
+
+
+def _plugins(pod: wire.Pod, statuses: list[wire.ContainerStatus]) -> Iterator[Plugin]:
+    starts = {each.name: each.restart_count for each in statuses}
+    for container in pod.spec.containers:
+        found = part_of(container)
+        if found is not None and found[0].role is Role.DEVICE_PLUGIN:
+            yield Plugin(found[0].name, found[1], f"{pod.metadata.uid}/{starts.get(container.name, 0)}")

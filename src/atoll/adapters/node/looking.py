@@ -1,0 +1,53 @@
+"""Looks at the machine in a process of its own, which ends again: `atoll agent --once`.
+
+So the agent itself stays small, and a driver that hangs takes no more than that process with it.
+"""
+
+import asyncio
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from atoll.adapters.kube import wire_atoll
+from atoll.adapters.kube.codec_inventory import inventory_of
+from atoll.adapters.probe.commands import NotRun, run
+from atoll.core.agent.events import Looked
+from atoll.core.errors import printable
+from atoll.core.topology import NodeTopology
+
+TIMEOUT_S = 180.0
+WHY_MAX = 500
+NO_GPU = 3
+_NOTHING = NodeTopology((), ())
+_decode = msgspec.json.Decoder(wire_atoll.GpuNode).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """Args: root: where the machine's /sys lies."""
+
+    node: str
+    root: Path = Path("/")
+
+    async def look(self) -> Looked:
+        told = ("--node", self.node, "--host-root", str(self.root))
+        words = (sys.executable, "-m", "atoll", "agent", "--once", "-o", "json", *told)
+        said = await asyncio.to_thread(run, words, TIMEOUT_S, apart=True)
+        if isinstance(said, NotRun):
+            return Looked(None, f"the look at the machine {said.why}")
+        if said.code == NO_GPU:
+            return Looked(_NOTHING)
+        try:
+            inventory = inventory_of(_decode(said.output)) if said.code == 0 else None
+        except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
+            return Looked(None, f"the look at the machine printed what cannot be read: {error}"[:WHY_MAX])
+        if inventory is None:
+            return Looked(None, f"the look at the machine ended with {said.code}: {_last(said.problems)}"[:WHY_MAX])
+        return Looked(inventory.topology)
+
+
+def _last(problems: bytes) -> str:
+    lines = [line for line in printable(problems[-4096:].decode(errors="replace")).splitlines() if line.strip()]
+    return lines[-1].strip() if lines else "it said nothing"

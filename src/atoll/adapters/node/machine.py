@@ -1,0 +1,34 @@
+"""`ports.NodeMachine`: the machine that the agent runs on, asked and never changed."""
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+from atoll.adapters.node.configz import Configz
+from atoll.adapters.node.devices import PodDevices
+from atoll.adapters.node.kept import kept
+from atoll.adapters.node.looking import Looking
+from atoll.core.agent.effects import AskDevices, AskKubelet, Look, LookForPods, NodeEffect
+from atoll.core.agent.events import Outcome, Remaining
+
+
+@dataclass(frozen=True, slots=True)
+class RealMachine:
+    """Attributes: folder: the kubelet's, /var/lib/kubelet. cgroups: where the kernel's control groups are mounted."""
+
+    looking: Looking
+    configz: Configz
+    devices: PodDevices
+    folder: Path
+    cgroups: Path
+
+    async def perform(self, effect: NodeEffect) -> Outcome:
+        match effect:
+            case Look():
+                return await self.looking.look()
+            case AskKubelet(node):
+                return await self.configz.ask(node)
+            case AskDevices(pod):
+                return await self.devices.ask(pod)
+            case LookForPods(uids):
+                return Remaining(await asyncio.to_thread(kept, uids, self.folder / "pods", self.cgroups))

@@ -1,0 +1,1 @@
+"""The one place that knows services, adapters and servers: each long-running program put together."""
