@@ -1,12 +1,13 @@
 """What `atoll manifests` prints: whole YAML, in step with what the code reads and does."""
 
+import re
 from typing import Any
 
 import pytest
 import yaml
 from typer.testing import CliRunner
 
-from atoll.adapters.kube import manifests, wire_atoll
+from atoll.adapters.kube import manifests, names, wire_atoll
 from atoll.cli.manifests import app
 from atoll.core.facts import Enforcement, Hints, OnViolation, Source
 from atoll.core.ledger import NodeMode
@@ -116,6 +117,41 @@ def test_a_role_for_publishers_is_printed_and_bound_to_nobody():
     assert all(each.get("roleRef", {}).get("name") != "atoll-publisher" for each in objects)
 
 
+def test_every_admission_policy_fails_closed_and_is_in_force_everywhere():
+    objects = printed("admission")
+
+    policies = {each["metadata"]["name"]: each["spec"] for each in objects if each["kind"].endswith("Policy")}
+    bindings = [each["spec"] for each in objects if each["kind"].endswith("PolicyBinding")]
+    assert list(policies) == ["ledgers.atoll.dev", "answers.atoll.dev", "agents.atoll.dev"]
+    assert bindings == [{"policyName": name, "validationActions": ["Deny"]} for name in policies]
+    assert {policy["failurePolicy"] for policy in policies.values()} == {"Fail"}
+    assert {each["apiVersion"] for each in objects} == {"admissionregistration.k8s.io/v1"}
+
+
+def test_admission_names_the_given_accounts_and_namespace():
+    objects = printed("admission", "--namespace", "gpu", "--service-account", "robot", "--agent-account", "scout")
+
+    text = yaml.safe_dump(objects, width=10_000)
+    accounts = {"system:serviceaccount:gpu:robot", "system:serviceaccount:gpu:scout"}
+    assert set(re.findall(r'"(system:serviceaccount:.*?)"', text)) == accounts
+    assert '"gpu/atoll-agent."' in text
+    assert "kube-system" not in text
+
+
+def test_admission_sets_pods_without_an_answer_aside_before_it_looks_at_a_rule():
+    policy = next(each for each in printed("admission") if each["metadata"]["name"] == "answers.atoll.dev")
+
+    asides = {each["name"]: each["expression"] for each in policy["spec"]["matchConditions"]}
+    assert all(f'"{answer}"' in asides["answered"] for answer in names.ANSWERED)
+
+
+def test_an_agent_with_the_account_of_the_scheduler_side_is_refused():
+    result = CliRunner().invoke(app, ["admission", "--service-account", "one", "--agent-account", "one"])
+
+    assert result.exit_code == 2
+    assert "is held to no node" in " ".join(result.output.replace("│", " ").split())
+
+
 def test_an_audit_may_read_and_nothing_else():
     objects = printed("audit-rbac", "--namespace", "gpu", "--service-account", "robot")
 
@@ -173,6 +209,9 @@ def test_a_name_that_no_object_can_have_is_refused(name: str):
     for words in (
         ["rbac", "--namespace"],
         ["rbac", "--service-account"],
+        ["admission", "--namespace"],
+        ["admission", "--service-account"],
+        ["admission", "--agent-account"],
         ["scheduler-config", *url, "--scheduler-name"],
     ):
         result = CliRunner().invoke(app, [*words, name])

@@ -12,7 +12,7 @@ import json
 import ssl
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -25,7 +25,7 @@ from atoll.core.gpuset import positions
 from atoll.core.id_list import id_mask
 from atoll.core.topology import Device, NodeTopology
 from tests.realkube import fleet
-from tests.realkube.api import Json, wait_until
+from tests.realkube.api import ApiError, Json, wait_until
 from tests.realkube.harness import LOOPBACK, ControlPlane, free_port
 from tests.realkube.process import Piece
 
@@ -34,6 +34,7 @@ ATOLL = [sys.executable, "-m", "atoll"]
 NAMESPACE = "kube-system"
 ACCOUNT = "atoll"
 KINDS = "/apis/atoll.dev/v1alpha1"
+IN_FORCE = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
 _serial = itertools.count()
 
 
@@ -66,6 +67,8 @@ class Installation:
         self.replicas = itertools.count()
         plane.apply(atoll("manifests", "crds"))
         plane.apply(atoll("manifests", "rbac", "--namespace", NAMESPACE, "--service-account", ACCOUNT))
+        self.admission = atoll("manifests", "admission", "--namespace", NAMESPACE, "--service-account", ACCOUNT)
+        plane.apply(self.admission)
         self.kubeconfig = plane.service_account(ACCOUNT, NAMESPACE)
         self.serve = self.start_serve()
         profile = "default-scheduler" if one_scheduler else SCHEDULER
@@ -110,6 +113,30 @@ class Installation:
         with contextlib.closing(connection):
             connection.request("GET", "/metrics")
             return connection.getresponse().read().decode()
+
+    @contextlib.contextmanager
+    def without_admission(self) -> Iterator[None]:
+        """A cluster where nobody applied the admission policies, for what must hold there, too."""
+        for each in yaml.safe_load_all(self.admission):
+            if each["kind"] == "ValidatingAdmissionPolicyBinding":
+                self.api.delete(f"{IN_FORCE}/{each['metadata']['name']}")
+        wait_until(lambda: self._refused_forgeries() == 0, "the admission policies to be out of force")
+        yield
+        self.plane.apply(self.admission)
+        wait_until(lambda: self._refused_forgeries() == 2, "the admission policies to be in force again")
+
+    def _refused_forgeries(self) -> int:
+        """How many of two writes that are Atoll's alone are refused to an administrator; nothing is kept of them."""
+        spec = {"version": 1, "nodeUID": "u", "digest": "d", "grants": []}
+        head = {"apiVersion": "atoll.dev/v1alpha1", "kind": "GPULedger", "metadata": {"name": "forged"}}
+        pod = fleet.gpu_pod("forged", annotations={"atoll.dev/allocation": "{}"})
+        refused = 0
+        for path, body in ((f"{KINDS}/gpuledgers", {**head, "spec": spec}), (fleet.pods_in(), pod)):
+            try:
+                self.api.create(f"{path}?dryRun=All", body)
+            except ApiError:
+                refused += 1
+        return refused
 
     # Nodes.
 

@@ -10,7 +10,7 @@ from tests.realkube.api import Json, wait_until
 from tests.realkube.fake_plugin import VISIBLE, Gpu
 from tests.realkube.gpu_allocator import GpuAllocator
 from tests.realkube.harness import ControlPlane
-from tests.realkube.real_agent import ACCOUNT, NAMESPACE, RealAgent, gpu_uuid, printed_roles
+from tests.realkube.real_agent import RealAgent, gpu_uuid, printed_roles
 from tests.realkube.real_node import FEATURES, RealNode
 
 PCIE = [["X" if a == b else "PIX" if a // 4 == b // 4 else "SYS" for b in range(8)] for a in range(8)]
@@ -75,9 +75,8 @@ def observed_site(policies: Sequence[str], gates: Mapping[str, bool] = FEATURES)
         site = Site(plane, {node.name: node for node in nodes.values()})
         site.atoll.configure("observed", site.nodes, mode="observe")
         plane.apply(printed_roles())
-        account = plane.service_account(ACCOUNT, NAMESPACE)
         for node in nodes.values():
-            agent = site.agents[node.name] = RealAgent(node, account)
+            agent = site.agents[node.name] = RealAgent(node)
             agent.prepare()
             agent.start()
         for name in site.nodes:

@@ -1,5 +1,6 @@
 """Many pods, wrong words, missing knowledge, strangers on the node: nothing is given twice, nothing is guessed."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,13 @@ from tests.realkube.api import ApiError, wait_until
 pytestmark = pytest.mark.e2e
 
 RESTRICTED = {"atoll.dev/policy": "Restricted"}
+
+
+@pytest.fixture
+def unguarded(cluster: Installation) -> Iterator[None]:
+    """Where nobody applied the admission policies: the books do not depend on them."""
+    with cluster.without_admission():
+        yield
 
 
 def test_two_pods_shown_one_island_end_on_two_islands(cluster: Installation) -> None:
@@ -165,6 +173,7 @@ def test_a_node_made_anew_under_the_same_name_is_not_the_old_one(cluster: Instal
     assert all(uuid.endswith("000000000001") for uuid in after)
 
 
+@pytest.mark.usefixtures("unguarded")
 def test_a_forged_allocation_changes_nothing_in_the_books(cluster: Installation) -> None:
     box = cluster.box("l40s-2x4")
     cluster.configure("pool", [box.name])
@@ -182,6 +191,7 @@ def test_a_forged_allocation_changes_nothing_in_the_books(cluster: Installation)
     assert {uuids, others} == set(box.islands)
 
 
+@pytest.mark.usefixtures("unguarded")
 def test_a_forged_allocation_on_another_binding_makes_a_foreign_pod(cluster: Installation) -> None:
     box = cluster.box("l40s-2x4")
     cluster.configure("pool", [box.name])
@@ -200,6 +210,7 @@ def test_a_forged_allocation_on_another_binding_makes_a_foreign_pod(cluster: Ins
     assert cluster.grant(box.name, pod["metadata"]["uid"]) is None
 
 
+@pytest.mark.usefixtures("unguarded")
 def test_a_ledger_edited_by_hand_closes_its_node_until_it_is_deleted(cluster: Installation) -> None:
     box = cluster.box("l40s-2x4")
     cluster.configure("pool", [box.name])

@@ -113,14 +113,23 @@ class ControlPlane:
                 name = document["metadata"]["name"]
                 self.api.wait_for(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}", _established)
 
-    def service_account(self, name: str, namespace: str = "default") -> Path:
-        """Make a service account with a token of one hour; returns the path of its kubeconfig."""
+    def service_account(self, name: str, namespace: str = "default", pod: Json | None = None) -> Path:
+        """Make a service account with a token of one hour; returns the path of its kubeconfig.
+
+        With a pod of that account, the token is bound to it as the one that a kubelet fetches, and names its node.
+        """
         accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
         if self.api.find(f"{accounts}/{name}") is None:
             self.api.create(accounts, {"metadata": {"name": name}})
-        token = self.api.create(f"{accounts}/{name}/token", {"spec": {"expirationSeconds": 3600}})
+        spec: Json = {"expirationSeconds": 3600}
+        if pod:
+            metadata = pod["metadata"]
+            bound = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
+            spec["boundObjectRef"] = bound
+        token = self.api.create(f"{accounts}/{name}/token", {"spec": spec})
         text = kubeconfig(self.server, self.authority.cert, token=token["status"]["token"])
-        return self._write_kubeconfig(f"{namespace}-{name}", text)
+        holder = f"{namespace}-{name}" + (f"-{pod['metadata']['name']}" if pod else "")
+        return self._write_kubeconfig(holder, text)
 
     def connect(self, path: Path) -> Api:
         """Open a client for a kubeconfig; it is closed with the control plane."""

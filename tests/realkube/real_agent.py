@@ -37,11 +37,11 @@ def printed_roles() -> str:
 
 @dataclass
 class RealAgent:
-    """One agent. Attributes: kubeconfig: its account's. version: of the device plugin, as its image says."""
+    """One agent. Attributes: version: of the device plugin, as its image says. kubeconfig: the account's."""
 
     node: RealNode
-    kubeconfig: Path
     version: str = "v0.17.1"
+    kubeconfig: Path = field(init=False)
     piece: Piece = field(init=False)
 
     @property
@@ -50,13 +50,15 @@ class RealAgent:
         return self.node.folder / "machine.json"
 
     def prepare(self) -> None:
-        """Lay the machine out, and run a device plugin's pod."""
+        """Lay the machine out, run a device plugin's pod, and take the token that the agent's own pod would get."""
         self.write_machine()
         _write_sysfs(self.node.folder / "host", [gpu.numa for gpu in self.node.gpus])
         link = self.node.folder / "root" / "device-plugins"
         if not link.exists():
             link.symlink_to(self.node.folder / "plugins")
-        self.node.plane.api.create(f"/api/v1/namespaces/{NAMESPACE}/pods", self.plugin_pod())
+        plane, pods = self.node.plane, f"/api/v1/namespaces/{NAMESPACE}/pods"
+        plane.api.create(pods, self.plugin_pod())
+        self.kubeconfig = plane.service_account(ACCOUNT, NAMESPACE, plane.api.create(pods, self.agent_pod()))
 
     def start(self) -> None:
         folder = self.node.folder
@@ -75,6 +77,19 @@ class RealAgent:
 
     def stop(self) -> None:
         self.piece.kill()
+
+    def agent_pod(self) -> Json:
+        """A pod that stands for the agent's: the agent itself runs beside the kubelet."""
+        return {
+            "metadata": {"name": f"{ACCOUNT}-{self.node.name}", "namespace": NAMESPACE},
+            "spec": {
+                "nodeName": self.node.name,
+                "serviceAccountName": ACCOUNT,
+                "automountServiceAccountToken": False,
+                "containers": [{"name": "agent", "image": "none"}],
+                "terminationGracePeriodSeconds": 1,
+            },
+        }
 
     def plugin_pod(self) -> Json:
         container = {"name": "nvidia-device-plugin-ctr", "image": f"{PLUGIN_IMAGE}:{self.version}"}

@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 import typer
 
+from atoll.adapters.kube import admission as policies
 from atoll.adapters.kube import manifests as made
 from atoll.adapters.kube import manifests_agent as node_side
 from atoll.cli.options import GpuResource, object_name, resources_of
@@ -33,6 +34,27 @@ def rbac(
 ) -> None:
     """Print the service account of `atoll serve` and exactly the roles it needs."""
     typer.echo(made.yaml_of(made.rbac(namespace, service_account)), nl=False)
+
+
+@app.command()
+def admission(
+    namespace: Annotated[
+        str, typer.Option(metavar="NAME", callback=object_name, help="Of the service accounts and the agents' Leases.")
+    ] = made.NAMESPACE,
+    service_account: Annotated[
+        str, typer.Option(metavar="NAME", callback=object_name, help="As which `atoll serve` runs.")
+    ] = made.SERVICE_ACCOUNT,
+    agent_account: Annotated[
+        str, typer.Option(metavar="NAME", callback=object_name, help="As which the agents on the nodes run.")
+    ] = node_side.AGENT_ACCOUNT,
+) -> None:
+    """Print admission policies: who writes ledgers, what Atoll answers on pods, and a node's inventory."""
+    if agent_account == service_account:
+        raise typer.BadParameter(
+            f"found {quoted(agent_account)} for both; an agent with the rights of `atoll serve` is held to no node",
+            param_hint="--agent-account",
+        )
+    typer.echo(made.yaml_of(policies.admission(namespace, service_account, agent_account)), nl=False)
 
 
 @app.command()

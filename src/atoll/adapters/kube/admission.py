@@ -1,0 +1,176 @@
+"""Who may write what Atoll answers, as admission policies that the API server evaluates itself.
+
+Roles say which kinds an account writes; they cannot say "its own node's object" or "this annotation", and they are
+often wider than they should be. What is prevented then:
+
+- A stranger edits a `GPULedger`, and a GPU is granted twice or its node closed. Only the scheduler side writes them.
+- A pod claims a grant that it never got, or loses sight of its own, for whoever reads annotations: by its template, an
+  update, its status, or a Binding. Only the scheduler side sets, changes or removes what Atoll answers.
+- One node that was broken into speaks for all: with its agent's token it tells other nodes' GPUs, or that a dead agent
+  lives. An agent writes the objects of the node that its token names, and deletes none.
+
+Not prevented: whoever gets a token of the scheduler side, may impersonate it, or runs pods under these accounts.
+
+Two things pass on purpose. Whoever may delete the *kind* of ledgers may delete one and write its metadata, since that
+right takes all of them away without asking here: an administrator who repairs a node or removes Atoll, and the garbage
+collector. And pods that carry none of our answers are set aside by a condition before any rule is looked at, so that
+no rule, not even a broken one, can hold them up. Failing closed is safe for pods with that: nothing outside the API
+server is asked, and the conditions cannot fail, since they read what may be absent as an option.
+"""
+
+import json
+
+from atoll.adapters.kube.manifests import NAMESPACE, SERVICE_ACCOUNT, Manifest
+from atoll.adapters.kube.manifests_agent import AGENT_ACCOUNT
+from atoll.adapters.kube.names import ANSWERED, GROUP, agent_lease
+
+NODE_CLAIM = "authentication.kubernetes.io/node-name"
+"""In the tokens that the kubelet fetches for a pod: the node that the pod is on."""
+
+LEDGERS, ANSWERS, AGENTS = f"ledgers.{GROUP}", f"answers.{GROUP}", f"agents.{GROUP}"
+_API_VERSION = "admissionregistration.k8s.io/v1"
+_WRITES = ["CREATE", "UPDATE", "DELETE"]
+_USER = "request.userInfo.?username.orValue('')"
+_MAY_DELETE_THE_KIND = (
+    "authorizer.group('apiextensions.k8s.io').resource('customresourcedefinitions')"
+    f".name('gpuledgers.{GROUP}').check('delete').allowed()"
+)
+
+
+def admission(
+    namespace: str = NAMESPACE, service_account: str = SERVICE_ACCOUNT, agent_account: str = AGENT_ACCOUNT
+) -> list[Manifest]:
+    """The policies, each with the binding that puts it in force everywhere.
+
+    Args:
+        namespace: of both accounts, and of the agents' Leases.
+        service_account: as which `atoll serve` runs.
+        agent_account: as which the agents run; another than the scheduler side's.
+    """
+    scheduler_side, agent = (_user(namespace, account) for account in (service_account, agent_account))
+    policies = [_ledgers(scheduler_side), _answers(scheduler_side), _agents(namespace, agent)]
+    return [each for policy in policies for each in (policy, _in_force(policy))]
+
+
+def _ledgers(scheduler_side: str) -> Manifest:
+    allowed = (
+        "request.operation != 'CREATE' && (request.operation == 'DELETE' || object.?spec == oldObject.?spec) && "
+        + _MAY_DELETE_THE_KIND
+    )
+    message = (
+        f"only {scheduler_side} writes GPULedgers; who may delete their kind may delete one, and edit its metadata"
+    )
+    return _policy(
+        LEDGERS,
+        rules=[_rule(GROUP, ["gpuledgers", "gpuledgers/*"], _WRITES)],
+        conditions={"not-the-scheduler-side": f"{_USER} != {_text(scheduler_side)}"},
+        validations=[_validation(allowed, message)],
+    )
+
+
+def _answers(scheduler_side: str) -> Manifest:
+    keys = _text(sorted(ANSWERED))
+    # A Binding's annotations become the pod's. Subresources that are new one day are covered from their first.
+    written = [
+        _rule("", ["pods", "pods/*"], ["CREATE", "UPDATE"]),
+        _rule("", ["bindings"], ["CREATE"]),
+    ]
+    answered = (
+        f"[object, oldObject].exists(each, each != null && "
+        f"{keys}.exists(key, key in each.?metadata.?annotations.orValue({{}})))"
+    )
+    unchanged = f"{keys}.all(key, variables.after[?key] == variables.before[?key])"
+    message = f"only {scheduler_side} sets, changes or removes {' and '.join(sorted(ANSWERED))}; leave them as they are"
+    return _policy(
+        ANSWERS,
+        rules=written,
+        conditions={"answered": answered, "not-the-scheduler-side": f"{_USER} != {_text(scheduler_side)}"},
+        variables={"before": _annotations("oldObject"), "after": _annotations("object")},
+        validations=[_validation(unchanged, message)],
+    )
+
+
+def _agents(namespace: str, agent: str) -> Manifest:
+    lease = f"{namespace}/{agent_lease('')}"
+    own = f"(request.resource.resource == 'leases' ? {_text(lease)} : '/') + variables.node"
+    written = "request.?namespace.orValue('') + '/' + (object == null ? '' : object.metadata.name)"
+    return _policy(
+        AGENTS,
+        rules=[
+            _rule(GROUP, ["gpunodes", "gpunodes/*"], _WRITES),
+            _rule("coordination.k8s.io", ["leases"], _WRITES),
+        ],
+        conditions={"an-agent": f"{_USER} == {_text(agent)}"},
+        variables={
+            "node": f"request.userInfo.?extra[?{_text(NODE_CLAIM)}][?0].orValue('')",
+            "own": own,
+            "written": written,
+        },
+        validations=[
+            _validation("variables.node != ''", "the agent's token names no node: use the one that its pod is given"),
+            _validation("request.operation != 'DELETE'", "an agent deletes nothing"),
+            _validation(
+                "variables.written == variables.own",
+                "an agent writes only the GPUNode and the Lease of its own node",
+                said="'the agent of node ' + variables.node + ' writes only the GPUNode ' + variables.node + "
+                f"' and the Lease ' + {_text(lease)} + variables.node",
+            ),
+        ],
+    )
+
+
+def _policy(
+    name: str,
+    *,
+    rules: list[Manifest],
+    conditions: dict[str, str],
+    validations: list[Manifest],
+    variables: dict[str, str] | None = None,
+) -> Manifest:
+    named = {
+        "matchConditions": [{"name": condition, "expression": text} for condition, text in conditions.items()],
+        "variables": [{"name": variable, "expression": text} for variable, text in (variables or {}).items()],
+    }
+    return {
+        "apiVersion": _API_VERSION,
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": rules},
+            **{field: entries for field, entries in named.items() if entries},
+            "validations": validations,
+        },
+    }
+
+
+def _in_force(policy: Manifest) -> Manifest:
+    name = policy["metadata"]["name"]
+    return {
+        "apiVersion": _API_VERSION,
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": name},
+        "spec": {"policyName": name, "validationActions": ["Deny"]},
+    }
+
+
+def _rule(group: str, resources: list[str], operations: list[str]) -> Manifest:
+    return {"apiGroups": [group], "apiVersions": ["*"], "operations": [*operations], "resources": resources}
+
+
+def _validation(expression: str, message: str, *, said: str = "") -> Manifest:
+    told = {"message": message, **({"messageExpression": said} if said else {})}
+    return {"expression": expression, **told, "reason": "Forbidden"}
+
+
+def _annotations(whose: str) -> str:
+    return f"{whose} == null ? {{}} : {whose}.?metadata.?annotations.orValue({{}})"
+
+
+def _user(namespace: str, account: str) -> str:
+    return f"system:serviceaccount:{namespace}:{account}"
+
+
+def _text(value: str | list[str]) -> str:
+    """As CEL writes it, which is as JSON does."""
+    return json.dumps(value)
