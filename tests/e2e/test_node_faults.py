@@ -215,8 +215,10 @@ def test_a_driver_that_hangs_marks_the_node_and_disturbs_nobody(site: Site, agen
     kill_agent(site)
     wait_until(lambda: bool(site.told(NODE).get("stale")), "the node to be marked", 120)
 
-    assert len(site.told(NODE)["devices"]) == 8
+    assert {each["uuid"] for each in site.told(NODE)["devices"]} == site.boxes[NODE].uuids
     assert site.held(NODE) == {"first": first}
+    agent.write_machine()
+    wait_until(lambda: site.observes(NODE), "the node to be observed again", 120)
 
 
 def test_a_kubelet_that_stands_still_keeps_its_pods(site: Site, node: RealNode) -> None:
@@ -224,11 +226,12 @@ def test_a_kubelet_that_stands_still_keeps_its_pods(site: Site, node: RealNode) 
     until_held(site, first=first)
     piece = node.plane.pieces[f"kubelet-{NODE}"]
     piece.freeze()
-    ask(site, "second")
+    ask(site, "second", 2)
     fleet.wait_bound(site.atoll.api, "second")
     ask(site, "third", 1)
     assert "not read back yet" in site.atoll.waits_with("third", "Unconfirmed")
 
     piece.thaw()
 
-    assert site.running("second")[1] == other_island(site, first)
+    assert site.running("second")[1] <= other_island(site, first)
+    assert site.running("third")[1] <= other_island(site, first)

@@ -28,7 +28,7 @@ from atoll.core.agent.events import (
     Written,
 )
 from atoll.core.facts import Given, Inventory, Source, StockParts
-from atoll.core.topology import Health, NodeTopology
+from atoll.core.topology import Device, Health, NodeTopology, PairLink
 from atoll.services.agent import LOOK_S, Agent
 from atoll.services.residents import TOLD_WITHIN_S
 from atoll.sim.machines import machine
@@ -254,6 +254,41 @@ def test_a_lost_gpu_keeps_its_name_and_its_place(scene: Scene) -> None:
     assert [device.uuid for device in scene.told.topology.devices] == [device.uuid for device in BOARD.devices]
     assert scene.health() == [Health.LOST if n == 5 else Health.HEALTHY for n in range(8)]
     assert scene.told.topology.links == BOARD.links
+
+
+def test_what_the_kernel_still_sees_of_a_lost_gpu_is_no_further_gpu(scene: Scene) -> None:
+    """The driver lists it without its place, and the kernel its place without its name."""
+    scene.begin()
+    places = [*range(8), 5]
+    devices = [BOARD.devices[n] for n in places]
+    devices[5] = Device(5, health=Health.LOST)
+    devices[8] = replace(BOARD.devices[5], index=8, uuid=None)
+    links = tuple(tuple(PairLink() if 5 in (a, b) else BOARD.links[a][b] for b in places) for a in places)
+    scene.machine = NodeTopology(tuple(devices), links)
+
+    scene.hear(GpuSick("", "GPU 5 is another than before"))
+
+    assert scene.health() == [Health.LOST if n == 5 else Health.HEALTHY for n in range(8)]
+    assert (scene.told.topology.links, scene.told.topology.devices[5].uuid) == (BOARD.links, "GPU-n1-5")
+
+
+def test_a_look_that_tells_no_names_is_none(scene: Scene) -> None:
+    """The driver hangs, and the kernel alone answers."""
+    scene.begin()
+    scene.machine = BOARD.without_uuids()
+
+    scene.wait(LOOK_S + 1)
+
+    assert (scene.told.topology, scene.told.stale) == (BOARD, "nobody told the UUIDs of its GPUs")
+
+
+def test_a_new_life_does_not_look_before_it_knows_what_the_last_one_told(scene: Scene) -> None:
+    scene.hear(OwnNodeSeen(NODE))
+    assert Look() not in scene.effects
+
+    scene.hear(PublishedListed())
+
+    assert Look() in scene.effects
 
 
 def test_a_gpu_that_is_not_listed_any_more_is_lost_and_found_again(scene: Scene) -> None:

@@ -37,7 +37,7 @@ from atoll.core.agent.events import (
     Tick,
     Written,
 )
-from atoll.core.agent.remembering import after_look
+from atoll.core.agent.remembering import after_look, names_gpus
 from atoll.core.facts import Inventory, Source, StockParts
 from atoll.core.outcomes import Unpredictable, setup_of
 from atoll.core.resource_version import is_newer
@@ -148,17 +148,17 @@ class Agent:
         self._ask.now()
 
     def _see_machine(self, looked: Looked, now: float) -> Iterator[Note]:
-        if looked.topology is None:
+        known, seen = self._last_known, looked.topology
+        if seen is None or (known is not None and not names_gpus(seen)):
             self._look.failed(now)
-            if looked.why != self._stale:
-                yield Note("gpus_unknown", looked.why)
-            self._stale = looked.why
+            why = looked.why or "nobody told the UUIDs of its GPUs"
+            if why != self._stale:
+                yield Note("gpus_unknown", why)
+            self._stale = why
             return
         self._look.done(now)
-        boot = self._node.boot_id if self._node else ""
-        known = self._last_known
-        self._topology = after_look(known if boot == self._looked_in else None, looked.topology)
-        self._looked_in, self._stale = boot, ""
+        self._topology, self._stale = after_look(known, seen), ""
+        self._looked_in = self._node.boot_id if self._node else ""
 
     # What it wants.
 
@@ -166,7 +166,7 @@ class Agent:
         node = self._node
         if node is None:
             return
-        if self._look.start(now):
+        if self._published_known and self._look.start(now):
             yield Look()
         if self._ask.start(now):
             yield AskKubelet(node)
@@ -234,9 +234,9 @@ class Agent:
     @property
     def _last_known(self) -> NodeTopology | None:
         """The machine as it was last told since this boot, by this agent or the one before it."""
-        if self._topology is not None:
-            return self._topology
         node, known = self._node, self._published
+        if self._topology is not None and (node is None or node.boot_id == self._looked_in):
+            return self._topology
         ours = known is not None and known.source is Source.AGENT
         if known is None or node is None or not ours or (known.node_uid, known.boot_id) != (node.uid, node.boot_id):
             return None
