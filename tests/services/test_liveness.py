@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from atoll.core.asking import BUILT_IN
+from atoll.core.effects import Report
 from atoll.core.events import (
     AgentSeen,
     ConfigSeen,
@@ -38,6 +39,7 @@ class Site:
 
     def __init__(self, mode: NodeMode = NodeMode.OBSERVE) -> None:
         self.service, self.now, self.version = Scheduling(), 0.0, 100
+        self.reports: list[str] = []
         self.hear(NodeSeen(NodeFacts("n1", "uid-1", 8, 8)))
         self.hear(ConfigSeen(NodeConfigObject("all", enforcement=Enforcement.ENFORCE, mode=mode)))
         self.tell(pods="10")
@@ -45,7 +47,8 @@ class Site:
 
     def hear(self, *events: object) -> None:
         for event in events:
-            self.service.step(event, self.now)  # type: ignore[arg-type]
+            effects = self.service.step(event, self.now)  # type: ignore[arg-type]
+            self.reports += [effect.what for effect in effects if isinstance(effect, Report)]
 
     def tell(self, *given: Given, pods: str) -> None:
         self.version += 1
@@ -170,3 +173,34 @@ def test_after_a_restart_a_recorded_pod_that_is_gone_may_still_be_there() -> Non
     again.tell(pods="16")
 
     assert again.code() is None
+
+
+def test_gpus_that_nobody_foresaw_are_reported_once_and_close_the_node_while_they_are_held() -> None:
+    site = Site()
+    waiting = pod("a", 2, node="")
+    site.hear(PodSeen(waiting))
+    grant = site.grant(waiting)
+    assert ("GPU-n1-0", "GPU-n1-4") not in grant.candidates
+    site.hear(LedgerSeen(LedgerRecord("n1", "9", "uid-1", (grant,))), PodSeen(replace(waiting, node="n1", version="6")))
+
+    site.tell(Given("a-uid", "main", ("GPU-n1-0", "GPU-n1-4")), pods="7")
+    site.tell(Given("a-uid", "main", ("GPU-n1-0", "GPU-n1-4")), pods="8")
+
+    assert site.reports == ["violation"]
+    assert site.code(1) is Code.NODE_CLOSED
+    site.hear(PodSeen(replace(waiting, node="n1", version="9", ended=True)))
+    site.tell(pods="10")
+    assert site.code(1) is None
+
+
+def test_a_recorded_pod_that_nobody_has_seen_may_be_gone_whatever_was_read_back_of_it() -> None:
+    """A service starts while containers of a deleted pod still run: an agent names it, the list of pods does not."""
+    site, again = Site(), Site()
+    waiting = pod("a", 2, node="", version="15")
+    site.hear(PodSeen(waiting))
+    grant = site.grant(waiting)
+
+    again.tell(Given("a-uid", "main", grant.candidates[0]), pods="20")
+    again.hear(LedgerSeen(LedgerRecord("n1", "9", "uid-1", (grant,))))
+
+    assert again.code(1) is Code.UNCONFIRMED

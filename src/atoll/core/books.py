@@ -138,7 +138,7 @@ class Books:
         live: grants of the ledger that still hold, with their state.
         foreign: pods on the node that hold GPUs without a grant.
         got: UUIDs by pod UID, as read back from the node; of pods that have ended or are gone too, until it lets go.
-        lingering: pods that are gone and may still hold GPUs, whether or not it was read back which.
+        lingering: pods that are gone, or may be, and may still hold GPUs, whether or not it was read back which.
         stale: why the word of the node's agent is old, "" where it is not.
     """
 
@@ -163,6 +163,15 @@ class Books:
         return got if got is not None and len(got) >= count else None
 
     @property
+    def violated(self) -> tuple[Owner, ...]:
+        """Owners of which other GPUs were read back than any that their grant foresaw."""
+        if not self.chosen_there:
+            return ()
+        grants = (grant for grant, _ in self.live if grant.enforced and grant.candidates)
+        read_back = ((grant, self.exact(grant.owner.uid, grant.count)) for grant in grants)
+        return tuple(grant.owner for grant, got in read_back if got and got not in map(frozenset, grant.candidates))
+
+    @property
     def unconfirmed(self) -> int:
         """Owners of which nobody has read back what they got, and those that are gone and still hold something.
 
@@ -175,8 +184,8 @@ class Books:
         owners = [(grant.owner.uid, grant.count) for grant, _ in self.live if foreseen or grant.candidates]
         owners += [(pod.uid, pod_gpus(pod)) for pod in self.foreign if foreseen]
         alive = {grant.owner.uid for grant, _ in self.live} | {pod.uid for pod in self.foreign}
-        dead = (self.lingering | self.got.keys()) - alive if foreseen else frozenset[str]()
-        return len(dead) + sum(self.exact(uid, count) is None for uid, count in owners)
+        dead = (self.got.keys() - alive) | self.lingering if foreseen else frozenset[str]()
+        return len(dead) + sum(uid not in dead and self.exact(uid, count) is None for uid, count in owners)
 
 
 def books_of(
@@ -231,7 +240,7 @@ def view_of(books: Books) -> NodeView:
     if books.unreadable:
         state = replace(state, free=0, hidden=0, held=0, count_free=0)
     uuids = hardware.uuids if hardware else ()
-    return NodeView(books.node.name, state, uuids, _holders(books, hardware))
+    return NodeView(books.node.name, state, uuids, _holders(books, hardware), books.violated)
 
 
 def _papers(books: Books) -> tuple[Hardware | None, Code | None, str]:
@@ -247,6 +256,9 @@ def _papers(books: Books) -> tuple[Hardware | None, Code | None, str]:
         hardware, closed = None, Code.STALE_INVENTORY
     elif books.chosen_there and (stale := hardware.stale or _rebooted(books, hardware) or books.stale):
         closed, note = Code.STALE_INVENTORY, stale
+    elif violated := books.violated:
+        closed = Code.NODE_CLOSED
+        note = f"{violated[0].namespace}/{violated[0].name} got other GPUs here than any that were foreseen"
     elif books.chosen_there and isinstance(hardware.stock, Unpredictable):
         closed, note = Code.NODE_CLOSED, "; ".join(hardware.stock.gates)
     elif books.chosen_there and node.allocatable < hardware.usable:

@@ -24,9 +24,14 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """One node as the decision sees it, with what its bucket leaves out: name, UUIDs by position, and holders."""
+    """One node as the decision sees it, with what its bucket leaves out: name, UUIDs by position, and holders.
+
+    Attributes:
+        violated: owners of which the node has read back other GPUs than any that were foreseen for them.
+    """
 
     name: str
     state: NodeState
     uuids: tuple[str | None, ...]
     holders: tuple[Holder, ...] = ()
+    violated: tuple[Owner, ...] = ()

@@ -216,6 +216,9 @@ class Mirror:
         given = (each for each in told if each.pod_uid not in without)
         hardware, config = self._hardware_of(node), self.config(node)
         lingering = frozenset(uid for uid in self._lingering.get(node, ()) if self.lingers(uid, node))
+        # Of a grant whose pod the list of pods did not have, the pod is most likely gone; it is being read.
+        owners = (grant.owner.uid for grant in record.grants)
+        lingering |= {uid for uid in owners if uid not in self.pods and uid not in self._gone}
         stale = self.silent.get(node, "") if filed and filed.source is Source.AGENT else ""
         books = books_of(facts, config, hardware, record, pods, states, given, lingering=lingering, stale=stale)
         return view_of(books)

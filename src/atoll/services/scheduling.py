@@ -74,6 +74,7 @@ class Scheduling:
         self._waiting = Waiting(self._mirror, self._outbox, self._releaser.mark, self._court.said, self._fitting)
         self._ledgers.contributions = [self._releaser.contribute, self._binder.contribute]
         self._liveness = Liveness(self._mirror)
+        self._violations: dict[str, None] = {}  # UIDs that were reported
         self._to_pump: dict[str, None] = {}
         self._leading = False
 
@@ -184,6 +185,7 @@ class Scheduling:
                 self._mirror.apply(event)
                 self._releaser.gone(uid)
                 self._waiting.gone(uid)
+                self._violations.pop(uid, None)
                 self._pump(self._binder.learned(uid, None))
             case PodWriteFailed(uid, why):
                 self._outbox.append(Report("pod_unanswered", pod=uid, detail=why))
@@ -283,6 +285,7 @@ class Scheduling:
         for node in touched:
             self._releaser.sweep(node)
             self._pump(node)
+            self._report_violations(node)
         for _, node in self._releaser.leaving:
             self._pump(node)
         pumped = list(self._to_pump)
@@ -293,6 +296,15 @@ class Scheduling:
             self._waiting.changed(now)
         self._waiting.tell(now)
         self._waiting.nudge(now)
+
+    def _report_violations(self, node: str) -> None:
+        """Each once. The node stays closed for Restricted for as long as such a pod is there."""
+        view = self._mirror.fleet.get(node)
+        for owner in view.violated if view else ():
+            if owner.uid not in self._violations:
+                self._violations[owner.uid] = None
+                pod = f"{owner.namespace}/{owner.name}"
+                self._outbox.append(Report("violation", node=node, pod=owner.uid, detail=f"{pod} got unforeseen GPUs"))
 
     def _is_bound_now(self, uid: str) -> bool:
         return self._binder.active(uid)

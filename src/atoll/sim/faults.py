@@ -170,11 +170,13 @@ class Faults:
         self._later(1.0, 20.0, lambda: self.side.hung.discard(name))
 
     def _reboot(self) -> None:
-        """All containers are gone at once, and their pods start again with the GPUs that they had."""
         name = self._node()
         node = self.cluster.nodes.get(name)
         if node is not None:
-            self._agent_down()
+            self.side.rebooted(name)
+            if (agent := self.side.agents.get(name)) is not None:
+                agent.stop()
+                self._later(0.1, 20.0, agent.start)
             self.cluster.put_node(replace(node, boot_id=f"boot-{self.rng.random()}"))
 
     def _tamper(self) -> None:

@@ -153,6 +153,11 @@ class NodeSide:
                 self.marks["deleted under its containers"] += 1
                 self.timeline.after(self.rng.choice((0.0, 0.1, 3.0, 15.0)), lambda: self.end(uid))
 
+    def rebooted(self, name: str) -> None:
+        """Containers are gone at once. Those of pods that are still there start again with the GPUs that they had."""
+        for uid in [uid for uid in self._running_on(name) if uid not in self.cluster.pods]:
+            self.end(uid)
+
     def forget(self, name: str) -> None:
         """The machine is another one."""
         for of_node in (self._held, self._running, self.sick, self._now):
