@@ -1,6 +1,7 @@
 """The outsides that Atoll's services need, as interfaces that Atoll owns.
 
-`ClusterApi` has one real adapter and one fake, and both pass the same contract tests (`tests/contract`).
+`ClusterApi` and `NodeApi` have one real adapter and one fake each, and both pass the same contract tests
+(`tests/contract`).
 """
 
 from collections.abc import AsyncIterator
