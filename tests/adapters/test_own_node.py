@@ -9,6 +9,7 @@ from atoll.core.agent.events import OwnNode, Plugin, Resident
 from atoll.core.facts import Given
 
 GPU = ("nvidia.com/gpu",)
+FOLDER = "/var/lib/kubelet/device-plugins"
 Json = dict[str, object]
 
 
@@ -32,10 +33,13 @@ def status(name: str, *uuids: str, state: str = "running") -> Json:
     return {"name": name, "state": {state: {}}, "restartCount": 2, "allocatedResourcesStatus": told}
 
 
-def pod(*containers: Json, init: tuple[Json, ...] = (), phase: str = "Running", **told: object) -> Resident | None:
+def pod(
+    *containers: Json, init: tuple[Json, ...] = (), phase: str = "Running", mounts: str = "", **told: object
+) -> Resident | None:
+    volumes = [{"name": "v", "hostPath": {"path": mounts}}] if mounts else None
     found = {
         "metadata": {"name": "p", "namespace": "ml", "uid": "p-uid", "resourceVersion": "7"},
-        "spec": {"containers": containers, "initContainers": init or None},
+        "spec": {"containers": containers, "initContainers": init or None, "volumes": volumes},
         "status": {"phase": phase, **told},
     }
     return resident(msgspec.convert(found, wire.Pod), GPU)
@@ -83,7 +87,13 @@ def test_what_each_container_got_stands_in_its_status() -> None:
     )
 
     assert found == Resident(
-        "p-uid", "ml", "p", "7", ("main",), given=(Given("p-uid", "main", ("GPU-a", "GPU-b"), "ml", "p"),), runs=True
+        "p-uid",
+        "ml",
+        "p",
+        "7",
+        ("main",),
+        given=(Given("p-uid", "main", ("GPU-a", "GPU-b"), "ml", "p"),),
+        admitted=True,
     )
     assert found.told
 
@@ -92,14 +102,14 @@ def test_a_pod_that_has_started_and_says_nothing_is_not_told() -> None:
     found = pod(container("main", 2), containerStatuses=[status("main")])
 
     assert found is not None
-    assert (found.runs, found.told) == (True, False)
+    assert (found.admitted, found.told) == (True, False)
 
 
 def test_a_sidecar_lasts_and_an_init_container_does_not() -> None:
     found = pod(container("main", 1), init=(container("side", 1, restartPolicy="Always"), container("first", 4)))
 
     assert found is not None
-    assert (found.asking, found.init, found.runs) == (("side", "main"), True, False)
+    assert (found.asking, found.inits, found.admitted) == (("side", "main"), ("first",), False)
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
@@ -121,11 +131,23 @@ def test_a_pod_that_has_ended_is_over(phase: str) -> None:
 def test_a_device_plugin_is_known_by_its_image_and_each_start_of_it_is_another_life(image: str, plugin: Plugin) -> None:
     name = "nvidia-device-plugin-ctr"
 
-    found = pod(container(name, image=image), containerStatuses=[status(name)])
+    found = pod(container(name, image=image), mounts=FOLDER, containerStatuses=[status(name)])
 
     assert found is not None
     assert (found.plugins, found.asking) == ((plugin,), ())
 
 
+@pytest.mark.parametrize(
+    ("mounts", "state"),
+    [("", "running"), ("/var/lib/other", "running"), ("/var/lib/kubelet/device-plugins", "waiting")],
+)
+def test_what_only_calls_itself_a_device_plugin_is_none(mounts: str, state: str) -> None:
+    image = "nowhere.example/k8s-device-plugin:v9"
+
+    assert pod(container("p", image=image), mounts=mounts, containerStatuses=[status("p", state=state)]) is None
+
+
 def test_a_feature_discovery_of_the_same_image_is_no_device_plugin() -> None:
-    assert pod(container("gpu-feature-discovery-ctr", image="nvcr.io/nvidia/k8s-device-plugin:v0.17.1")) is None
+    name, image = "gpu-feature-discovery-ctr", "nvcr.io/nvidia/k8s-device-plugin:v0.17.1"
+
+    assert pod(container(name, image=image), mounts=FOLDER, containerStatuses=[status(name)]) is None

@@ -95,7 +95,12 @@ class RealAgent:
         container = {"name": "nvidia-device-plugin-ctr", "image": f"{PLUGIN_IMAGE}:{self.version}"}
         return {
             "metadata": {"name": f"nvidia-device-plugin-{self.node.name}", "namespace": NAMESPACE},
-            "spec": {"nodeName": self.node.name, "containers": [container], "terminationGracePeriodSeconds": 1},
+            "spec": {
+                "nodeName": self.node.name,
+                "containers": [container],
+                "volumes": [{"name": "plugins", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}],
+                "terminationGracePeriodSeconds": 1,
+            },
         }
 
     def write_machine(self, changed: int | None = None, hang: Sequence[str] = (), **change: object) -> None:

@@ -29,7 +29,7 @@ from atoll.core.agent.events import (
 )
 from atoll.core.facts import Given, Inventory, Source, StockParts
 from atoll.core.topology import Device, Health, NodeTopology, PairLink
-from atoll.services.agent import LOOK_S, Agent
+from atoll.services.agent import KUBELET_GOOD_S, LOOK_S, RETRY_S, Agent
 from atoll.services.residents import TOLD_WITHIN_S
 from atoll.sim.machines import machine
 
@@ -43,9 +43,9 @@ def got(pod: str, *gpus: int) -> Given:
     return Given(f"{pod}-uid", "main", tuple(f"GPU-n1-{gpu}" for gpu in gpus), "ml", pod)
 
 
-def pod(name: str, *gpus: int, version: str = "5", runs: bool = True, over: bool = False) -> Resident:
+def pod(name: str, *gpus: int, version: str = "5", admitted: bool = True, over: bool = False) -> Resident:
     given = (got(name, *gpus),) if gpus else ()
-    return Resident(f"{name}-uid", "ml", name, version, ("main",), given=given, runs=runs, over=over)
+    return Resident(f"{name}-uid", "ml", name, version, ("main",), given=given, admitted=admitted, over=over)
 
 
 def without(topology: NodeTopology, *lost: int) -> NodeTopology:
@@ -250,6 +250,7 @@ def test_a_lost_gpu_keeps_its_name_and_its_place(scene: Scene) -> None:
     scene.machine = without(BOARD, 5)
 
     scene.hear(GpuSick("", "GPU 5 is lost"))
+    scene.wait(RETRY_S + 1)
 
     assert [device.uuid for device in scene.told.topology.devices] == [device.uuid for device in BOARD.devices]
     assert scene.health() == [Health.LOST if n == 5 else Health.HEALTHY for n in range(8)]
@@ -267,6 +268,7 @@ def test_what_the_kernel_still_sees_of_a_lost_gpu_is_no_further_gpu(scene: Scene
     scene.machine = NodeTopology(tuple(devices), links)
 
     scene.hear(GpuSick("", "GPU 5 is another than before"))
+    scene.wait(RETRY_S + 1)
 
     assert scene.health() == [Health.LOST if n == 5 else Health.HEALTHY for n in range(8)]
     assert (scene.told.topology.links, scene.told.topology.devices[5].uuid) == (BOARD.links, "GPU-n1-5")
@@ -296,6 +298,7 @@ def test_a_gpu_that_is_not_listed_any_more_is_lost_and_found_again(scene: Scene)
     rest = range(7)
     scene.machine = NodeTopology(BOARD.devices[:7], tuple(tuple(BOARD.links[a][b] for b in rest) for a in rest))
     scene.hear(GpuSick("", "there is one less"))
+    scene.wait(RETRY_S + 1)
     assert scene.health()[7] is Health.LOST
 
     scene.machine = BOARD
@@ -310,6 +313,7 @@ def test_after_a_boot_a_gpu_that_was_taken_out_is_forgotten(scene: Scene) -> Non
     scene.machine = NodeTopology(BOARD.devices[:7], tuple(tuple(BOARD.links[a][b] for b in rest) for a in rest))
 
     scene.hear(OwnNodeSeen(replace(NODE, boot_id="boot-2", offered=7)))
+    scene.wait(RETRY_S + 1)
 
     assert len(scene.told.topology.devices) == 7
 
@@ -333,7 +337,8 @@ def test_a_machine_that_cannot_be_asked_stays_as_last_known_and_is_marked(scene:
 
     assert (scene.told.topology, scene.told.stale) == (BOARD, "NVML did not end within 30 s")
     scene.machine = BOARD
-    scene.wait(120)
+    scene.hear(GpuSick("", "NVIDIA's library answers again"))
+    scene.wait(RETRY_S + 1)
     assert scene.told.stale == ""
 
 
@@ -415,6 +420,7 @@ def test_a_kubelet_that_offers_another_number_is_asked_and_the_machine_looked_at
     scene.effects.clear()
 
     scene.hear(OwnNodeSeen(replace(NODE, offered=7)))
+    scene.wait(RETRY_S + 1)
 
     assert Look() in scene.effects
 
@@ -479,3 +485,56 @@ def test_nor_by_the_next_life_of_the_agent(scene: Scene) -> None:
     scene.begin(pod("a", 4, 5, version="11"))
 
     assert scene.told.given == (got("a", 0, 1, 4, 5),)
+
+
+def test_faults_in_a_row_do_not_make_it_look_all_the_time(scene: Scene) -> None:
+    scene.begin()
+    scene.effects.clear()
+
+    for _ in range(100):
+        scene.hear(GpuSick("GPU-n1-1", "XID 79"))
+        scene.wait(1)
+
+    assert sum(isinstance(effect, Look) for effect in scene.effects) <= 100 / RETRY_S
+
+
+def test_a_kubelet_that_cannot_be_asked_is_not_believed_for_ever(scene: Scene) -> None:
+    scene.begin()
+    scene.hear(KubeletTold(None, "403 Forbidden"))
+    assert scene.told.parts is not None
+    assert scene.told.parts.policy == "restricted"
+
+    scene.wait(KUBELET_GOOD_S + 1)
+    scene.hear(KubeletTold(None, "403 Forbidden"))
+
+    assert scene.told.parts.policy == ""
+
+
+def test_an_answer_that_comes_after_a_newer_word_of_the_watch_does_not_count(scene: Scene) -> None:
+    scene.begin(pod("a", 0))
+    mine = scene.told
+    scene.hear(PublishedSeen(replace(mine, given=(), version="50")))  # an earlier write of ours, carried out late
+
+    scene.hear(Written(replace(mine, version="49")))
+
+    assert scene.told.given == (got("a", 0),)
+    assert scene.writes >= 2
+
+
+def test_a_pod_with_gpus_in_its_init_containers_alone_is_a_pod_with_gpus(scene: Scene) -> None:
+    scene.begin(Resident("a-uid", "ml", "a", "5", inits=("first",), admitted=True))
+
+    scene.hear(ResidentGone("a-uid", "11"))
+
+    assert scene.told.given == (Given("a-uid", "first", (), "ml", "a"),)
+    assert LookForPods(frozenset({"a-uid"})) in scene.effects
+
+
+def test_a_bookmark_moves_what_its_lease_tells(scene: Scene) -> None:
+    scene.begin(pod("a", 0))
+    scene.hear(ResidentsListed("500"))
+
+    scene.wait(21)
+
+    (*_, last) = (effect for effect in scene.effects if isinstance(effect, RenewLease))
+    assert last.pods_version == "500"

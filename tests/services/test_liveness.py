@@ -37,13 +37,13 @@ def pod(name: str, gpus: int, node: str = "n1", version: str = "5") -> PodFacts:
 class Site:
     """One observed node and a service that leads nothing."""
 
-    def __init__(self, mode: NodeMode = NodeMode.OBSERVE) -> None:
+    def __init__(self, mode: NodeMode = NodeMode.OBSERVE, *, lease: bool = True) -> None:
         self.service, self.now, self.version = Scheduling(), 0.0, 100
         self.reports: list[str] = []
         self.hear(NodeSeen(NodeFacts("n1", "uid-1", 8, 8)))
         self.hear(ConfigSeen(NodeConfigObject("all", enforcement=Enforcement.ENFORCE, mode=mode)))
         self.tell(pods="10")
-        self.hear(AgentSeen("n1", "first"), *map(Synced, Kind))
+        self.hear(*([AgentSeen("n1", "first")] if lease else []), *map(Synced, Kind))
 
     def hear(self, *events: object) -> None:
         for event in events:
@@ -204,3 +204,49 @@ def test_a_recorded_pod_that_nobody_has_seen_may_be_gone_whatever_was_read_back_
     again.hear(LedgerSeen(LedgerRecord("n1", "9", "uid-1", (grant,))))
 
     assert again.code(1) is Code.UNCONFIRMED
+
+
+def test_an_agent_without_a_lease_is_silent_too() -> None:
+    site = Site(lease=False)
+    assert site.code() is None
+
+    site.wait(SILENT_S + 1)
+
+    assert site.code() is Code.STALE_INVENTORY
+
+
+def test_a_lease_speaks_of_the_inventory_that_it_names_and_of_no_later_one() -> None:
+    """A later object may hold an older word, which was written late."""
+    site = Site()
+    site.hear(PodSeen(pod("a", 2)), PodGone("a-uid", "20"))
+    named = site.version
+    site.tell(pods="10")
+
+    site.hear(AgentSeen("n1", "second", "25", str(named)))
+
+    assert site.code() is Code.UNCONFIRMED
+
+
+def test_the_watch_corrects_when_a_pod_went_of_which_a_read_said_that_it_is_gone() -> None:
+    site = Site()
+    site.hear(PodSeen(pod("a", 2, version="15")), PodGone("a-uid"))
+    site.hear(PodGone("a-uid", "30"))
+
+    site.tell(pods="29")
+    assert site.code() is Code.UNCONFIRMED
+    site.tell(pods="30")
+
+    assert site.code() is None
+
+
+def test_a_pod_that_went_while_its_binding_was_under_way_may_have_been_bound() -> None:
+    site = Site()
+    waiting = pod("a", 2, node="", version="5")
+    site.hear(PodSeen(waiting))
+    site.hear(LedgerSeen(LedgerRecord("n1", "9", "uid-1", (site.grant(waiting),))))
+
+    site.hear(PodGone("a-uid", "20"))
+
+    assert site.code() is Code.UNCONFIRMED
+    site.tell(pods="20")
+    assert site.code() is None

@@ -103,9 +103,13 @@ class Kind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Synced:
     """The first list of this kind has been delivered. Ledgers are listed before pods: a grant whose pod the later pod
-    list does not have belongs to a pod that is gone."""
+    list does not have belongs to a pod that is gone.
+
+    Attributes: version: of the list.
+    """
 
     kind: Kind
+    version: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

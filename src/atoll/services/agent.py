@@ -49,6 +49,9 @@ from atoll.services.residents import Residents
 LOOK_S = 900.0
 """Between two looks at the machine, when nothing says that it has changed."""
 KUBELET_S = 60.0
+KUBELET_GOOD_S = 3 * KUBELET_S
+"""How long what the kubelet said of itself is believed while it cannot be asked."""
+
 RENEW_S = 20.0
 GONE_S = 1.0
 RETRY_S = 2.0
@@ -62,10 +65,15 @@ class Agent:
         self._looked_in = ""  # boot ID
         self._stale = ""
         self._kubelet: StockParts | None = None
+        self._kubelet_told = 0.0
         self._published: Inventory | None = None
         self._published_known, self._adopted = False, False
         self._sick: dict[str, str] = {}  # UUID -> life of the plugin that saw it
-        self._look, self._ask, self._renew = Due(LOOK_S, RETRY_S), Due(KUBELET_S, RETRY_S), Due(RENEW_S, RETRY_S)
+        self._look, self._ask, self._renew = (
+            Due(LOOK_S, RETRY_S, retry_max_s=LOOK_S),
+            Due(KUBELET_S, RETRY_S),
+            Due(RENEW_S, RETRY_S),
+        )
         self._gone, self._write = Due(GONE_S, GONE_S), Due(0.0, RETRY_S)
 
     def step(self, event: AgentEvent, now: float) -> list[AgentEffect]:
@@ -95,9 +103,7 @@ class Agent:
                     self._something_changed()
                 self._adopt()
             case PublishedSeen(inventory):
-                known = self._published
-                if not (inventory and known and known.version) or is_newer(inventory.version, known.version):
-                    self._published = inventory
+                self._see_published(inventory)
             case PublishedListed():
                 self._published_known = True
                 self._adopt()
@@ -105,10 +111,12 @@ class Agent:
                 yield from self._see_machine(event, now)
             case KubeletTold(None, why):
                 self._ask.failed(now)
+                if now - self._kubelet_told > KUBELET_GOOD_S:
+                    self._kubelet = None  # it may have another policy by now
                 yield Note("kubelet_silent", why)
             case KubeletTold(parts):
                 self._ask.done(now)
-                self._kubelet = parts
+                self._kubelet, self._kubelet_told = parts, now
             case GpuSick(uuid, why):
                 if uuid:
                     self._sick[uuid] = self._life
@@ -116,7 +124,7 @@ class Agent:
                 yield Note("gpu_sick", f"{uuid}: {why}")
             case Written(inventory):
                 self._write.done(now)
-                self._published = inventory
+                self._see_published(inventory)
             case NotWritten(why):
                 self._write.failed(now)
                 yield Note("not_published", why)
@@ -127,6 +135,12 @@ class Agent:
                 yield Note("lease_not_renewed", why)
             case Tick():
                 pass
+
+    def _see_published(self, inventory: Inventory | None) -> None:
+        """The newest word of it counts, in whatever order the watch and the answers to writes come."""
+        known = self._published
+        if not (inventory and known and inventory.version) or is_newer(inventory.version, known.version):
+            self._published = inventory
 
     def _see_node(self, node: OwnNode) -> None:
         known, self._node = self._node, node

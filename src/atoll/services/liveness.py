@@ -4,7 +4,8 @@ A silent agent is no danger to the books, since a pod that nobody reads back kee
 that has another policy by now would give other GPUs than foreseen.
 """
 
-from atoll.core.events import AgentSeen
+from atoll.core.events import AgentSeen, InventorySeen, NodeGone, WatchEvent
+from atoll.core.facts import Source
 from atoll.services.mirror import Mirror
 
 SILENT_S = 60.0
@@ -16,12 +17,21 @@ class Liveness:
         self._mirror = mirror
         self._heard: dict[str, tuple[str, float]] = {}  # node -> (renewed, when that was new to us)
 
-    def heard(self, agent: AgentSeen, now: float) -> None:
-        known = self._heard.get(agent.node)
-        if known is None or known[0] != agent.renewed:
-            self._heard[agent.node] = agent.renewed, now
-            if self._mirror.silent.pop(agent.node, None):
-                self._mirror.mark(agent.node)
+    def take(self, event: WatchEvent, now: float) -> None:
+        match event:
+            case AgentSeen(node, renewed):
+                known = self._heard.get(node)
+                if known is None or known[0] != renewed:
+                    self._heard[node] = renewed, now
+                    if self._mirror.silent.pop(node, None):
+                        self._mirror.mark(node)
+            case InventorySeen(inventory) if inventory.source is Source.AGENT:
+                # An agent wrote this once; whether it still lives, its Lease has to say.
+                self._heard.setdefault(inventory.node, ("", now))
+            case NodeGone(node):
+                self._heard.pop(node, None)
+            case _:
+                pass
 
     def tick(self, now: float) -> None:
         for node, (_, at) in self._heard.items():

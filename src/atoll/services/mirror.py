@@ -33,7 +33,7 @@ from atoll.core.fleet import Fleet
 from atoll.core.ledger import Grant, LedgerRecord, NodeMode, fault_of
 from atoll.core.lifecycle import State
 from atoll.core.outcomes import Predict
-from atoll.core.resource_version import is_newer, just_before
+from atoll.core.resource_version import is_newer, just_before, newest
 from atoll.core.view import NodeView
 from atoll.models.setup import predicted
 from atoll.services.inventories import Filed, Inventories
@@ -58,6 +58,7 @@ class Mirror:
         self.configs: dict[str, NodeConfigObject] = {}
         self.agents: dict[str, AgentSeen] = {}
         self.silent: dict[str, str] = {}  # node -> why the word of its agent is old
+        self._pods_listed = ""  # version of the first list of pods
         self._lingering: dict[str, dict[str, str]] = {}  # node -> UID -> version of the pods, see `lingers`
         self.fleet = Fleet()
         self.synced: set[Kind] = set()
@@ -115,7 +116,8 @@ class Mirror:
             case ConfigGone(name):
                 self.configs.pop(name, None)
                 return self._new_config()
-            case Synced(kind):
+            case Synced(kind, version):
+                self._pods_listed = version if kind is Kind.PODS else self._pods_listed
                 self.synced.add(kind)
                 self.ready = len(self.synced) == len(Kind)
                 return True
@@ -169,6 +171,11 @@ class Mirror:
         uid = grant.owner.uid
         return observed(grant, node, self.pods.get(uid), gone=uid in self._gone)
 
+    @property
+    def lingering(self) -> bool:
+        """Whether some node has yet to tell that it let a pod go."""
+        return bool(self._lingering)
+
     def lingers(self, uid: str, node: str) -> bool:
         """Whether the pod, which the API has no more, may still hold GPUs of an observed node.
 
@@ -183,10 +190,9 @@ class Mirror:
             return False  # nobody will tell
         if any(each.pod_uid == uid for each in filed.given):
             return True
-        told = filed.pods_version
-        if agent and agent.inventory_version and not is_newer(agent.inventory_version, filed.version):
-            told = max(told, agent.pods_version, key=lambda version: int(version) if version.isdecimal() else 0)
-        return not is_newer(told, after)
+        # The Lease speaks of one object alone: a later one may hold an older word, written late.
+        same = agent is not None and agent.inventory_version == filed.version
+        return not is_newer(newest(filed.pods_version, agent.pods_version if agent and same else ""), after)
 
     def open_grants(self, uid: str) -> Iterator[tuple[str, Grant]]:
         """(node, grant) of what is recorded for a pod that is not bound yet: enforced ones first, then by node name.
@@ -269,6 +275,7 @@ class Mirror:
 
     def _drop_pod(self, uid: str, version: str) -> bool:
         if uid in self._gone:
+            self._gone_at(uid, version)
             return False
         self._linger(uid, version)
         self._gone[uid] = None
@@ -279,16 +286,26 @@ class Mirror:
         return True
 
     def _linger(self, uid: str, version: str) -> None:
-        """Remember until when the pod's node has to tell that it let it go."""
-        pod, after = self.pods.get(uid), just_before(version) if version else ""
-        if pod is not None:
-            if pod.node and not holds_nothing(pod) and pod_gpus(pod):
-                self._lingering.setdefault(pod.node, {})[uid] = after or pod.version
+        """Remember after which version of the pods its node has to tell that it let it go.
+
+        A read says only that the pod is gone by now; it was not before the first list, or the last word of it.
+        """
+        pod, after = self.pods.get(uid), just_before(version) if version else self._pods_listed
+        if pod is not None and pod.node:
+            if not holds_nothing(pod) and pod_gpus(pod):
+                self._lingering.setdefault(pod.node, {})[uid] = newest(after, "" if version else pod.version)
             return
         for node in self.granted_nodes(uid):
             grant = self.record(node).of(uid)
             if grant is not None and grant.state is State.BINDING:  # it may have landed
-                self._lingering.setdefault(node, {})[uid] = after or grant.pod_version
+                self._lingering.setdefault(node, {})[uid] = newest(after, "" if version else grant.pod_version)
+
+    def _gone_at(self, uid: str, version: str) -> None:
+        """The watch says when a pod went of which a read has said that it is gone."""
+        for node, left in self._lingering.items():
+            if version and uid in left:
+                left[uid] = just_before(version)
+                self.mark(node)
 
     def _put_record(self, record: LedgerRecord) -> bool:
         old = self._records.get(record.node)
@@ -332,7 +349,8 @@ class Mirror:
         if name not in self.nodes or self.nodes[name].uid != uid:
             return False  # already another node of this name
         del self.nodes[name]
-        self._merged.pop(name, None)
+        for of_node in (self._merged, self.agents, self.silent):
+            of_node.pop(name, None)
         self.mark(name)
         return True
 

@@ -48,7 +48,8 @@ class Residents:
     ) -> Iterator[Note]:
         match event:
             case ResidentSeen(pod):
-                if pod.over and pod.asking and not self._is_over(pod.uid):
+                known = self._pods.get(pod.uid)
+                if pod.over and pod.holds and not (known and known.over):
                     self._owed = pod.version
                 self._pods[pod.uid] = pod
                 self._learn(pod.given)
@@ -101,9 +102,6 @@ class Residents:
     def _of(self, uid: str) -> tuple[Given, ...]:
         return tuple(self._held.get(uid, {}).values())
 
-    def _is_over(self, uid: str) -> bool:
-        return uid in self._pods and self._pods[uid].over
-
     def _learn(self, given: Iterable[Given]) -> None:
         for each in given:
             if each.uuids:
@@ -113,7 +111,7 @@ class Residents:
                 held[each.container] = replace(each, uuids=tuple(sorted(uuids)))
 
     def _watch_over(self, pod: Resident, now: float) -> None:
-        silent = pod.runs and not pod.over and not (pod.told and not pod.init) and pod.uid not in self._answered
+        silent = pod.admitted and not pod.over and not pod.told and pod.uid not in self._answered
         if not silent:
             self._asked.pop(pod.uid, None)
         elif pod.uid not in self._asked:
@@ -123,7 +121,7 @@ class Residents:
         pod = self._pods.pop(uid, None)
         self._asked.pop(uid, None)
         self._answered.discard(uid)
-        if pod is not None and pod.asking and not pod.over:
+        if pod is not None and pod.holds and not pod.over:
             self.ghosts[uid] = unknown(pod)
             self._owed = version
         else:
@@ -148,4 +146,4 @@ class Residents:
 
 def unknown(pod: Resident) -> tuple[Given, ...]:
     """Containers that have GPUs, or will have, and nobody knows which."""
-    return tuple(Given(pod.uid, name, (), pod.namespace, pod.name) for name in pod.asking)
+    return tuple(Given(pod.uid, name, (), pod.namespace, pod.name) for name in pod.asking or pod.inits)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from atoll.core.asking import BUILT_IN, Defaults, request_of
 from atoll.core.effects import AnswerBind, Effect, Report
 from atoll.core.events import (
-    AgentSeen,
     BindAbandoned,
     BindAsked,
     BindingAccepted,
@@ -212,9 +211,6 @@ class Scheduling:
                 self._lead(now, leading=leading)
             case Tick():
                 self._tick(now)
-            case AgentSeen():
-                self._mirror.apply(event)
-                self._liveness.heard(event, now)
             case _:
                 self._take_other(event, now)
 
@@ -255,6 +251,7 @@ class Scheduling:
     def _take_other(self, event: WatchEvent, now: float) -> None:
         was_ready = self.ready
         self._mirror.apply(event)
+        self._liveness.take(event, now)
         if isinstance(event, Dropped):
             self._outbox.append(Report(f"{event.kind}_unreadable", node=event.name, detail=event.why))
         if self.ready and not was_ready:

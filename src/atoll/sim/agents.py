@@ -122,16 +122,16 @@ class FakeNode:
                 yield ResidentSeen(self._resident(pod))
             case PodGone(uid, version) if uid in self._known:
                 self._known.discard(uid)
-                yield ResidentGone(uid, version or str(self._cluster.revision))
+                yield ResidentGone(uid, version)
             case InventorySeen(inventory) if inventory.node == self.name:
                 yield PublishedSeen(inventory)
             case InventoryGone(name) if name == self.name:
                 yield PublishedSeen(None)
             case Synced(Kind.INVENTORIES):
                 yield PublishedListed()
-            case Synced(Kind.PODS):
+            case Synced(Kind.PODS, version):
                 yield ResidentSeen(PLUGIN)
-                yield ResidentsListed(str(self._cluster.revision))
+                yield ResidentsListed(version)
             case _:
                 pass
 
@@ -139,16 +139,15 @@ class FakeNode:
         asking = tuple(each.name for each in pod.ask.containers if each.kind is not ContainerKind.INIT)
         said = self._machine.said(pod.uid)
         given = tuple(_given(pod.uid, name, said, pod) for name in asking if said)
-        runs = bool(self._machine.got(pod.uid))
         return Resident(
             pod.uid,
             pod.namespace,
             pod.name,
             pod.version,
             asking,
-            init=len(asking) < len(pod.ask.containers),
+            inits=tuple(each.name for each in pod.ask.containers if each.kind is ContainerKind.INIT),
             given=given,
-            runs=runs,
+            admitted=bool(self._machine.got(pod.uid)),
             over=pod.ended,
         )
 
@@ -184,7 +183,11 @@ class AgentProcess:
             for each in self.node.heard(event):
                 self._feed(each, life)
 
-        self._watch = Watch(self.cluster, self.timeline, self.rng, self.weather, self.marks, deliver)
+        def reached(kind: Kind, version: str) -> None:
+            if kind is Kind.PODS:
+                self._feed(ResidentsListed(version), life)
+
+        self._watch = Watch(self.cluster, self.timeline, self.rng, self.weather, self.marks, deliver, reached)
         self._watch.start()
         self._tick(life)
 

@@ -191,7 +191,7 @@ class FakeCluster:
         """What a client that starts now is told."""
         for kind in LIST_ORDER:
             yield from (event for _, event in self.listed(kind))
-            yield Synced(kind)
+            yield Synced(kind, str(self.revision))
 
     def _next(self) -> str:
         self.revision += 1

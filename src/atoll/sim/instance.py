@@ -54,7 +54,7 @@ class Instance:
         if self.scheduling is None or not self.scheduling.ready:
             return True
         gauges = self.scheduling.statistics()
-        return bool(gauges.attempts or gauges.ledgers_in_flight)
+        return bool(gauges.attempts or gauges.ledgers_in_flight or self.scheduling.mirror.lingering)
 
     def start(self) -> None:
         self._life += 1

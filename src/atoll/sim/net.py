@@ -29,6 +29,8 @@ from atoll.sim.api import LIST_ORDER, FakeCluster
 from atoll.sim.clock import Timeline
 
 CLIENT_TIMEOUT_S = 3.0
+BOOKMARK_S = 10.0
+"""How often a server says how far a watch has come."""
 
 Marks = Counter[str]
 """What happened in a run, so that a quiet one cannot pass for a good one."""
@@ -125,12 +127,19 @@ class Watch:
         weather: Weather,
         marks: Marks,
         deliver: Callable[[WatchEvent], None],
+        reached: Callable[[Kind, str], None] = lambda _kind, _version: None,
     ) -> None:
+        """
+        Args:
+            reached: told after each list, and now and then, up to which version everything of a kind was delivered.
+        """
         self._cluster, self._timeline, self._rng = cluster, timeline, rng
         self._weather, self._marks, self._deliver = weather, marks, deliver
         self._known: dict[Kind, dict[str, Seen]] = {kind: {} for kind in LIST_ORDER}
         self._due: dict[Kind, float] = dict.fromkeys(LIST_ORDER, 0.0)
         self._epoch: dict[Kind, int] = dict.fromkeys(LIST_ORDER, 0)
+        self._synced: set[Kind] = set()
+        self._reached = reached
         self._open = True
 
     def start(self) -> None:
@@ -169,10 +178,22 @@ class Watch:
         self._epoch[kind] += 1  # what the list holds already must not be told again
         for key, event in list(self._known[kind].items()):
             if key not in now:
-                self._say(kind, gone_after(event))
+                self._say(kind, gone_after(event, str(self._cluster.revision)))
         for event in now.values():
             self._say(kind, event)
-        self._deliver(Synced(kind))
+        if kind not in self._synced:
+            self._synced.add(kind)
+            self._deliver(Synced(kind, str(self._cluster.revision)))
+            self._timeline.after(BOOKMARK_S, lambda: self._bookmark(kind))
+        self._reached(kind, str(self._cluster.revision))
+
+    def _bookmark(self, kind: Kind) -> None:
+        if not self._open:
+            return
+        version, epoch = str(self._cluster.revision), self._epoch[kind]
+        due_s = max(self._due[kind], self._timeline.now) - self._timeline.now
+        self._timeline.after(due_s, lambda: self._reached(kind, version) if epoch == self._epoch[kind] else None)
+        self._timeline.after(BOOKMARK_S, lambda: self._bookmark(kind))
 
     def _say(self, kind: Kind, event: Seen | Gone) -> None:
         if isinstance(event, Seen):

@@ -14,7 +14,7 @@ from atoll.adapters.node.devices import METHOD, PodDevices
 from atoll.core.agent.events import DevicesTold, Resident
 
 GPU = "nvidia.com/gpu"
-POD = Resident("uid-a", "ml", "train", "5", ("main",), runs=True)
+POD = Resident("uid-a", "ml", "train", "5", ("main",), admitted=True)
 
 
 def field(number: int, content: bytes | str) -> bytes:
@@ -118,7 +118,7 @@ def test_the_checkpoint_knows_init_containers_too(kubelet: Kubelet) -> None:
     kubelet.answer = answer({"main": {GPU: ["GPU-a"]}})
     kubelet.record(("uid-a", "first", ["GPU-a", "GPU-b"]), ("uid-a", "main", ["GPU-a"]))
 
-    pod = Resident("uid-a", "ml", "train", "5", ("main",), init=True, runs=True)
+    pod = Resident("uid-a", "ml", "train", "5", ("main",), inits=("first",), admitted=True)
 
     assert kubelet.got(pod) == {"first": ("GPU-a", "GPU-b"), "main": ("GPU-a",)}
 
@@ -126,7 +126,7 @@ def test_the_checkpoint_knows_init_containers_too(kubelet: Kubelet) -> None:
 def test_of_init_containers_the_socket_alone_is_not_enough(kubelet: Kubelet) -> None:
     kubelet.answer = answer({"main": {GPU: ["GPU-a"]}})
 
-    told = kubelet.ask(Resident("uid-a", "ml", "train", "5", ("main",), init=True, runs=True))
+    told = kubelet.ask(Resident("uid-a", "ml", "train", "5", ("main",), inits=("first",), admitted=True))
 
     assert told.given is None
     assert "init GPUs" in told.why
@@ -174,7 +174,7 @@ def test_a_checkpoint_that_cannot_be_read_is_said_so(kubelet: Kubelet, text: str
 def test_a_container_of_which_nothing_is_said_leaves_the_pod_untold(kubelet: Kubelet) -> None:
     kubelet.answer = answer({"main": {GPU: ["GPU-a"]}})
 
-    told = kubelet.ask(Resident("uid-a", "ml", "train", "5", ("main", "second"), runs=True))
+    told = kubelet.ask(Resident("uid-a", "ml", "train", "5", ("main", "second"), admitted=True))
 
     assert (told.given, told.why) == (None, "the kubelet says nothing of container second")
 

@@ -72,16 +72,21 @@ def test_so_does_one_that_is_not_there_any_more(child: Child) -> None:
     assert child.after(devices=child.machine["devices"][:7]) == {"why": "GPU 7 is another than before"}
 
 
-def test_a_driver_that_hangs_is_reported(tmp_path: Path) -> None:
+def test_a_driver_that_hangs_is_reported_and_so_is_that_it_answers_again(tmp_path: Path) -> None:
     path = tmp_path / "machine.json"
     write(path, {**machine(), "hang": ["nvmlEventSetWait"]})
 
-    async def first() -> GpuSick:
-        health = Health(look_s=LOOK_S, silent_s=2.0, environment=environment(path))
+    async def told() -> list[GpuSick]:
+        health = Health(look_s=LOOK_S, silent_s=2.0, restart_s=0.1, environment=environment(path))
         async with contextlib.aclosing(health.watch()) as watch:
-            return await asyncio.wait_for(anext(watch), 30)
+            first = await asyncio.wait_for(anext(watch), 30)
+            write(path, machine())
+            return [first, await asyncio.wait_for(anext(watch), 30)]
 
-    assert asyncio.run(first()) == GpuSick("", "NVIDIA's library has not answered for 2 s")
+    assert asyncio.run(told()) == [
+        GpuSick("", "NVIDIA's library has not answered for 2 s"),
+        GpuSick("", "NVIDIA's library answers again"),
+    ]
 
 
 def test_without_the_library_the_child_ends_and_says_nothing() -> None:

@@ -23,8 +23,10 @@ from atoll.core.events import (
     WatchEvent,
     gone_after,
 )
+from atoll.core.resource_version import trusted
 
 W = TypeVar("W")
+MOMENT_MAX = 64
 
 
 def cluster_readers(resources: tuple[str, ...], namespace: str) -> dict[Kind, Reader[Any, WatchEvent]]:
@@ -62,7 +64,7 @@ def _reader(kind: Kind, path: str, wanted: type[W], seen: Callable[[W], Seen | N
         wanted,
         seen,
         gone=_gone,
-        synced=lambda _: Synced(kind),
+        synced=lambda version: Synced(kind, version),
         dropped=lambda name, why: Dropped(kind, name, why),
         by_uid=kind is Kind.PODS,
         another=_is_another,
@@ -79,8 +81,8 @@ def _agent_seen(lease: wire.Lease) -> AgentSeen | None:
     if node == lease.metadata.name:
         return None
     told = lease.metadata.annotations or {}
-    versions = told.get(names.PODS_VERSION, ""), told.get(names.INVENTORY_VERSION, "")
-    return AgentSeen(node, lease.spec.renew_time or "", *versions)
+    versions = (trusted(told.get(name, "")) for name in (names.PODS_VERSION, names.INVENTORY_VERSION))
+    return AgentSeen(node, (lease.spec.renew_time or "")[:MOMENT_MAX], *versions)
 
 
 def _gone(known: WatchEvent, version: str) -> WatchEvent:

@@ -13,6 +13,7 @@ import msgspec
 from atoll.adapters.kube import wire_atoll as wire
 from atoll.adapters.kube.names import API_VERSION
 from atoll.core.facts import Given, Inventory, NamedPartition, NodeConfigObject, Requirement, Source, StockParts
+from atoll.core.resource_version import trusted
 from atoll.core.topology import Device, Nic, NodeTopology, PairLink
 
 _encoder = msgspec.json.Encoder()
@@ -49,7 +50,7 @@ def inventory_of(node: wire.GpuNode) -> Inventory | None:
         node.metadata.resource_version,
         status.boot_id or "",
         status.stale,
-        status.pods_version,
+        trusted(status.pods_version),
     )
 
 

@@ -22,6 +22,10 @@ def _never(_known: object, _seen: object) -> bool:
     return False
 
 
+def _silent(_version: str) -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Reader(Generic[W, E]):
     """How one kind is read.
@@ -31,6 +35,7 @@ class Reader(Generic[W, E]):
         seen: None for an object that does not concern us; it raises ValueError for one that makes no sense.
         gone: after an object was seen, at a version. synced: the first list was delivered, at a version.
         dropped: an object of a name cannot be read, and why; None: nobody wants to know.
+        reached: everything up to a version has been told; after each list, and as often as the server says so.
         by_uid: whether names are used again by other objects, as those of pods are.
         another: whether what has the same name is another object, so that the first is gone.
     """
@@ -42,6 +47,7 @@ class Reader(Generic[W, E]):
     gone: Callable[[E, str], E]
     synced: Callable[[str], E | None]
     dropped: Callable[[str, str], E | None]
+    reached: Callable[[str], E | None] = _silent
     by_uid: bool = False
     another: Callable[[E, E], bool] = _never
 
@@ -85,7 +91,12 @@ class Delivered(Generic[W, E]):
         if not self._synced:
             self._synced = True
             events.append(self._reader.synced(version))
-        return [event for event in events if event is not None]
+        return [*(event for event in events if event is not None), *self.reached(version)]
+
+    def reached(self, version: str) -> list[E]:
+        """Nothing more will come of what happened up to that version."""
+        event = self._reader.reached(version)
+        return [] if event is None else [event]
 
     def changed(self, body: bytes | msgspec.Raw) -> list[E]:
         """An object was added or modified."""

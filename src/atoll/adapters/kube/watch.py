@@ -147,7 +147,7 @@ class _KindWatch(Generic[E]):
                 raise Expired
             raise Unanswered(f"watch of {self.name}: {status.code} {status.reason}: {status.message}"[:300])
         if entry.type == "BOOKMARK":
-            events: list[E] = []
+            events = self._delivered.reached(_bookmark.decode(entry.object).metadata.resource_version)
         elif entry.type == "DELETED":
             events = self._delivered.deleted(entry.object)
         else:

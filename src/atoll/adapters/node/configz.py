@@ -42,7 +42,7 @@ class Configz:
             header = await self.credentials.header()
             body = await self._get(f"{where}/configz", node.name, {"Authorization": header} if header else {})
             parts = parts_of(body)
-        except (AccessError, DumpError, aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+        except (AccessError, DumpError, aiohttp.ClientError, OSError, ValueError, RecursionError) as error:
             return KubeletTold(None, f"{where}/configz: {error or type(error).__name__}")
         return KubeletTold(parts)
 
@@ -57,11 +57,11 @@ class Configz:
                 raise ValueError("403 Forbidden: its account needs the right to get nodes/configz")
             if answer.status != 200:
                 raise ValueError(f"{answer.status} {answer.reason}")
-            body = await answer.content.read(BYTES_MAX + 1)
-            if len(body) > BYTES_MAX or not answer.content.at_eof():
-                body += await answer.content.read()
-            if len(body) > BYTES_MAX:
-                raise ValueError(f"an answer of more than {BYTES_MAX >> 20} MiB")
+            body = b""
+            async for chunk in answer.content.iter_any():
+                body += chunk
+                if len(body) > BYTES_MAX:
+                    raise ValueError(f"an answer of more than {BYTES_MAX >> 20} MiB")
             return body
 
 

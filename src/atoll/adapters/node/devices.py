@@ -38,7 +38,7 @@ class PodDevices:
         """Whoever asks has seen the pod alive; so the name that the socket goes by is this pod's."""
         recorded = await asyncio.to_thread(self._recorded, pod.uid)
         told = await self._told(pod)
-        if isinstance(recorded, str) and (isinstance(told, str) or pod.init):
+        if isinstance(recorded, str) and (isinstance(told, str) or pod.inits):
             return DevicesTold(pod.uid, None, f"{recorded}; {told if isinstance(told, str) else 'it has init GPUs'}")
         found: Devices = {}
         for source in (told, recorded):
@@ -46,7 +46,7 @@ class PodDevices:
                 if found.setdefault(container, uuids) != uuids:
                     why = f"of container {container} the kubelet's socket and its checkpoint say different GPUs"
                     return DevicesTold(pod.uid, None, why)
-        if missing := [name for name in pod.asking if not found.get(name)]:
+        if missing := [name for name in (*pod.asking, *pod.inits) if not found.get(name)]:
             return DevicesTold(pod.uid, None, f"the kubelet says nothing of container {missing[0]}")
         given = (
             Given(pod.uid, name, tuple(sorted(uuids)), pod.namespace, pod.name)
@@ -64,7 +64,7 @@ class PodDevices:
             if len(text) > CHECKPOINT_MAX:
                 return f"{path} is larger than {CHECKPOINT_MAX >> 20} MiB"
             (reading,) = checkpoint.read(path.name, msgspec.json.decode(text), 1)
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError, DumpError) as error:
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError, DumpError, RecursionError) as error:
             return f"{path}: {error}"
         found = {
             each.container: frozenset(uuid for _, uuids in each.devices for uuid in uuids)

@@ -35,6 +35,7 @@ class Health:
 
     async def watch(self) -> AsyncGenerator[GpuSick, None]:
         """Each thing that makes a GPU unusable, or a look at the machine worth while; for ever."""
+        silent = False
         while True:
             child = await asyncio.create_subprocess_exec(
                 *COMMAND,
@@ -47,12 +48,21 @@ class Health:
             try:
                 async with contextlib.aclosing(self._told(child)) as told:
                     async for seen in told:
-                        yield seen
+                        if silent and seen.why != self._silence:
+                            yield GpuSick("", "NVIDIA's library answers again")
+                        silent = seen.why == self._silence
+                        if seen.why:
+                            yield GpuSick(seen.uuid, seen.why)
             finally:
                 await _end(child)
-            await asyncio.sleep(ABSENT_S if child.returncode == ABSENT else self.restart_s)
+            code = await child.wait()  # while it hangs in the driver, another one would as well
+            await asyncio.sleep(ABSENT_S if code == ABSENT else self.restart_s)
 
-    async def _told(self, child: asyncio.subprocess.Process) -> AsyncGenerator[GpuSick, None]:
+    @property
+    def _silence(self) -> str:
+        return f"NVIDIA's library has not answered for {self.silent_s:.0f} s"
+
+    async def _told(self, child: asyncio.subprocess.Process) -> AsyncGenerator[Seen, None]:
         if child.stdout is None:
             raise AssertionError("its output was asked for")
         while True:
@@ -60,14 +70,12 @@ class Health:
                 async with asyncio.timeout(self.silent_s):
                     line = await child.stdout.readline()
             except TimeoutError:
-                yield GpuSick("", f"NVIDIA's library has not answered for {self.silent_s:.0f} s")
+                yield Seen(why=self._silence)
                 return
             if not line:
                 return
             with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
-                seen = _decode(line)
-                if seen.why:
-                    yield GpuSick(seen.uuid, seen.why)
+                yield _decode(line)
 
 
 async def _end(child: asyncio.subprocess.Process) -> None:

@@ -4,6 +4,10 @@ So the agent itself stays small, and a driver that hangs takes no more than that
 """
 
 import asyncio
+import contextlib
+import os
+import signal
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +16,6 @@ import msgspec
 
 from atoll.adapters.kube import wire_atoll
 from atoll.adapters.kube.codec_inventory import inventory_of
-from atoll.adapters.probe.commands import NotRun, run
 from atoll.core.agent.events import Looked
 from atoll.core.errors import printable
 from atoll.core.topology import NodeTopology
@@ -34,17 +37,26 @@ class Looking:
     async def look(self) -> Looked:
         told = ("--node", self.node, "--host-root", str(self.root))
         words = (sys.executable, "-m", "atoll", "agent", "--once", "-o", "json", *told)
-        said = await asyncio.to_thread(run, words, TIMEOUT_S, apart=True)
-        if isinstance(said, NotRun):
-            return Looked(None, f"the look at the machine {said.why}")
-        if said.code == NO_GPU:
+        child = await asyncio.create_subprocess_exec(
+            *words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        )
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                output, problems = await child.communicate()
+        except TimeoutError:
+            return Looked(None, f"the look at the machine did not end within {TIMEOUT_S:.0f} s")
+        finally:
+            if child.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)
+        if child.returncode == NO_GPU:
             return Looked(_NOTHING)
         try:
-            inventory = inventory_of(_decode(said.output)) if said.code == 0 else None
+            inventory = inventory_of(_decode(output)) if child.returncode == 0 else None
         except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
             return Looked(None, f"the look at the machine printed what cannot be read: {error}"[:WHY_MAX])
         if inventory is None:
-            return Looked(None, f"the look at the machine ended with {said.code}: {_last(said.problems)}"[:WHY_MAX])
+            return Looked(None, f"the look at the machine ended with {child.returncode}: {_last(problems)}"[:WHY_MAX])
         return Looked(inventory.topology)
 
 

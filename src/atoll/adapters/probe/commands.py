@@ -7,9 +7,8 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping
-from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
-from typing import IO
+from contextlib import suppress
+from dataclasses import dataclass
 
 BYTES_MAX = 16 << 20
 _CHUNK = 1 << 16
@@ -17,12 +16,10 @@ _CHUNK = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a tool wrote to its standard output, and the code it ended with. Attributes: problems: its standard error,
-    where that was kept apart."""
+    """What a tool wrote to its standard output, and the code it ended with."""
 
     output: bytes
     code: int
-    problems: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,26 +30,12 @@ class NotRun:
     absent: bool = False
 
 
-def run(
-    words: tuple[str, ...], timeout_s: float, environment: Mapping[str, str] | None = None, *, apart: bool = False
-) -> Said | NotRun:
+def run(words: tuple[str, ...], timeout_s: float, environment: Mapping[str, str] | None = None) -> Said | NotRun:
     """Run a program by its name.
 
     Args:
         environment: in place of this process's; where programs are looked for is its PATH.
-        apart: keep what it writes to standard error apart.
     """
-    with os.fdopen(os.memfd_create("problems"), "w+b") if apart else nullcontext(subprocess.STDOUT) as problems:
-        said = _run(words, timeout_s, environment, problems)
-        if apart and isinstance(said, Said) and not isinstance(problems, int):
-            problems.seek(0)
-            return replace(said, problems=problems.read(BYTES_MAX))
-        return said
-
-
-def _run(
-    words: tuple[str, ...], timeout_s: float, environment: Mapping[str, str] | None, problems: IO[bytes] | int
-) -> Said | NotRun:
     env = dict(os.environ if environment is None else environment) | {"LC_ALL": "C"}
     program = shutil.which(words[0], path=env.get("PATH"))
     if program is None:
@@ -62,7 +45,7 @@ def _run(
             [program, *words[1:]],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=problems,
+            stderr=subprocess.STDOUT,
             env=env,
             start_new_session=True,
         )

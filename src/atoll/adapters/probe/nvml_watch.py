@@ -34,6 +34,7 @@ class _Watch:
         self._nvml, self._look_s = nvml, look_s
         self._events = nvml.nvmlEventSetCreate()
         self._states: dict[int, str] = {}
+        self._complaint = ""
         for index in range(self._count()):
             self._states[index] = self._state(index)
             try:
@@ -58,8 +59,10 @@ class _Watch:
             event = nvml.nvmlEventSetWait_v2(self._events, wait_ms)
         except nvml.NVMLError as error:
             if error.value != nvml.NVML_ERROR_TIMEOUT:
-                _say(Seen(why=f"waiting for events: {error}"))
-                time.sleep(WAIT_MS / 1000)
+                if str(error) != self._complaint:
+                    _say(Seen(why=f"waiting for events: {error}"))
+                self._complaint = str(error)
+                time.sleep(wait_ms / 1000)
             return
         if event.eventType == nvml.nvmlEventTypeXidCriticalError and event.eventData not in IGNORED:
             _say(Seen(self._uuid(event.device), f"XID {event.eventData}"))

@@ -42,9 +42,9 @@ class Resident:
 
     Attributes:
         version: resourceVersion.
-        asking: its containers that ask for GPUs and live as long as the pod. init: whether others ask as well.
+        asking: its containers that ask for GPUs and live as long as the pod. inits: those that end before these start.
         given: what its status says that its containers got.
-        runs: the kubelet has admitted it: at least one of its containers has started.
+        admitted: the kubelet has let it in, and so given it GPUs: it says something of its containers.
         over: none of its containers runs any more, or will.
         plugins: device plugins among its containers.
     """
@@ -54,16 +54,21 @@ class Resident:
     name: str
     version: str
     asking: tuple[str, ...] = ()
-    init: bool = False
+    inits: tuple[str, ...] = ()
     given: tuple[Given, ...] = ()
-    runs: bool = False
+    admitted: bool = False
     over: bool = False
     plugins: tuple[Plugin, ...] = ()
 
     @property
+    def holds(self) -> bool:
+        """Whether it asks for GPUs at all."""
+        return bool(self.asking or self.inits)
+
+    @property
     def told(self) -> bool:
-        """Whether its status says of each container what it got."""
-        return {each.container for each in self.given} >= set(self.asking)
+        """Whether its status says of each container what it got; of init containers it never does."""
+        return not self.inits and {each.container for each in self.given} >= set(self.asking)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ SHARING = "nvidia.com/gpu.sharing-strategy"
 REPLICAS = "nvidia.com/gpu.replicas"
 """Labels of NVIDIA's feature discovery."""
 
+PLUGIN_FOLDER = "device-plugins"
 _ADDRESSES = ("InternalIP", "ExternalIP", "Hostname")
 _ENDED = frozenset({"Succeeded", "Failed"})
 
@@ -50,10 +51,10 @@ def resident(pod: wire.Pod, resources: tuple[str, ...]) -> Resident | None:
     inits = spec.init_containers or ()
     lasting = [*(each for each in inits if each.restart_policy == "Always"), *spec.containers]
     asking = tuple(each.name for each in lasting if _asks(each, resources))
-    init = any(_asks(each, resources) for each in inits if each.restart_policy != "Always")
+    passing = tuple(each.name for each in inits if each.restart_policy != "Always" and _asks(each, resources))
     statuses = [*(status.init_container_statuses or ()), *(status.container_statuses or ())]
     plugins = tuple(_plugins(pod, statuses))
-    if not (asking or init or plugins):
+    if not (asking or passing or plugins):
         return None
     given = ((each.name, _uuids(each, resources)) for each in statuses if each.name in asking)
     return Resident(
@@ -62,11 +63,11 @@ def resident(pod: wire.Pod, resources: tuple[str, ...]) -> Resident | None:
         name=metadata.name,
         version=metadata.resource_version,
         asking=asking,
-        init=init,
+        inits=passing,
         given=tuple(
             Given(metadata.uid, name, uuids, metadata.namespace, metadata.name) for name, uuids in given if uuids
         ),
-        runs=any(each.state.running or each.state.terminated for each in statuses),
+        admitted=bool(statuses),
         over=status.phase in _ENDED,
         plugins=plugins,
     )
@@ -89,8 +90,13 @@ def _uuids(status: wire.ContainerStatus, resources: tuple[str, ...]) -> tuple[st
 
 
 def _plugins(pod: wire.Pod, statuses: list[wire.ContainerStatus]) -> Iterator[Plugin]:
-    starts = {each.name: each.restart_count for each in statuses}
+    """Those that run, with the folder of the kubelet that plugins speak to it by: an image's name alone proves nothing,
+    and the right to mount that folder is not a tenant's."""
+    paths = (volume.host_path.path for volume in pod.spec.volumes or () if volume.host_path)
+    if not any(PLUGIN_FOLDER in path for path in paths):
+        return
+    running = {each.name: each for each in statuses if each.state.running}
     for container in pod.spec.containers:
         found = part_of(container)
-        if found is not None and found[0].role is Role.DEVICE_PLUGIN:
-            yield Plugin(found[0].name, found[1], f"{pod.metadata.uid}/{starts.get(container.name, 0)}")
+        if found is not None and found[0].role is Role.DEVICE_PLUGIN and container.name in running:
+            yield Plugin(found[0].name, found[1], f"{pod.metadata.uid}/{running[container.name].restart_count}")

@@ -49,9 +49,18 @@ class Container(Struct, frozen=True):
     restart_policy: str | None = None
 
 
+class HostPath(Struct, frozen=True):
+    path: str = ""
+
+
+class Volume(Struct, frozen=True):
+    host_path: HostPath | None = None
+
+
 class PodSpec(Struct, frozen=True):
     containers: tuple[Container, ...]
     init_containers: tuple[Container, ...] | None = None
+    volumes: tuple[Volume, ...] | None = None
 
 
 class Allocated(Struct, frozen=True):
