@@ -61,12 +61,13 @@ class RealOutside:
     def clear(self) -> None:
         fleet.remove_all(self._admin)
         leases = names.leases_path(manifests.NAMESPACE)
+        # Before the node, which would take it along.
+        if self._admin.find(f"{leases}/{names.agent_lease(node_api.NODE)}"):
+            self._admin.delete(f"{leases}/{names.agent_lease(node_api.NODE)}")
         for path in (names.GPU_NODES, fleet.NODES):
             for item in self._admin.items(path):
                 self._admin.delete(f"{path}/{item['metadata']['name']}")
             wait_until(lambda path=path: not self._admin.items(path), f"{path} to be empty")  # type: ignore[misc]
-        if self._admin.find(f"{leases}/{names.agent_lease(node_api.NODE)}"):
-            self._admin.delete(f"{leases}/{names.agent_lease(node_api.NODE)}")
 
 
 @pytest.mark.parametrize("sentence", node_api.SENTENCES, ids=node_api.NAMES)
