@@ -1,10 +1,11 @@
-"""Whatever a test did with a service, its books must equal a rebuild."""
+"""Whatever a test did with the scheduling service, its books must equal a rebuild; and an agent on its stage."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from tests.services import stage
+from tests.services.agent_scene import Scene
 
 
 @pytest.fixture(autouse=True)
@@ -20,3 +21,8 @@ def _books_equal_a_rebuild(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     for one in opened:
         one.close()
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()

@@ -1,124 +1,29 @@
-"""The agent of one node, step by step: what it publishes, what it keeps, and what it does not believe."""
+"""The agent of one node, step by step: what it publishes of its pods, and what it does not believe."""
 
 from dataclasses import replace
 
 import pytest
 
-from atoll.core.agent.effects import AgentEffect, AskDevices, Look, LookForPods, Note, Publish, RenewLease
+from atoll.core.agent.effects import AskDevices, Look, LookForPods, Publish, RenewLease
 from atoll.core.agent.events import (
-    AgentEvent,
     DevicesTold,
-    GpuSick,
     KubeletTold,
-    Looked,
-    NotWritten,
-    OwnNode,
     OwnNodeGone,
     OwnNodeSeen,
-    Plugin,
     PublishedListed,
     PublishedSeen,
     Remaining,
-    Renewed,
     Resident,
     ResidentGone,
     ResidentSeen,
     ResidentsListed,
-    Tick,
     Written,
 )
-from atoll.core.facts import Given, Inventory, Source, StockParts
-from atoll.core.topology import Device, Health, NodeTopology, PairLink
-from atoll.services.agent import KUBELET_GOOD_S, LOOK_S, RETRY_S, Agent
+from atoll.core.facts import Given, Inventory, Source
+from atoll.services.agent import KUBELET_GOOD_S, LOOK_S, Agent
 from atoll.services.residents import TOLD_WITHIN_S
 from atoll.sim.machines import machine
-
-BOARD = machine("n1", (4, 4))
-NODE = OwnNode("n1", "uid-1", boot_id="boot-1", kubelet="v1.37.2", offered=8, host="10.0.0.1", port=10250)
-KUBELET = StockParts("restricted", "container", "none", "None")
-PLUGIN = Resident("plugin-uid", "kube-system", "plugin", "2", plugins=(Plugin("nvidia-device-plugin", "v0.17.1", "a"),))
-
-
-def got(pod: str, *gpus: int) -> Given:
-    return Given(f"{pod}-uid", "main", tuple(f"GPU-n1-{gpu}" for gpu in gpus), "ml", pod)
-
-
-def pod(name: str, *gpus: int, version: str = "5", admitted: bool = True, over: bool = False) -> Resident:
-    given = (got(name, *gpus),) if gpus else ()
-    return Resident(f"{name}-uid", "ml", name, version, ("main",), given=given, admitted=admitted, over=over)
-
-
-def without(topology: NodeTopology, *lost: int) -> NodeTopology:
-    """As a driver lists it when these have fallen off the bus: without their names."""
-    return topology.with_devices(
-        tuple(
-            replace(device, uuid=None, health=Health.LOST) if n in lost else device
-            for n, device in enumerate(topology.devices)
-        )
-    )
-
-
-class Scene:
-    """An agent and what it wanted, with a machine and an API that answer at once."""
-
-    def __init__(self) -> None:
-        self.agent, self.now = Agent(), 0.0
-        self.machine: NodeTopology | str = BOARD
-        self.api: Inventory | None = None
-        self.down = False
-        self.effects: list[AgentEffect] = []
-        self.writes = 0
-
-    def hear(self, *events: AgentEvent) -> None:
-        for event in events:
-            wanted = self.agent.step(event, self.now)
-            self.effects += wanted
-            for effect in wanted:
-                self.answer(effect)
-
-    def answer(self, effect: AgentEffect) -> None:
-        match effect:
-            case Look() if isinstance(self.machine, str):
-                self.hear(Looked(None, self.machine))
-            case Look():
-                assert isinstance(self.machine, NodeTopology)
-                self.hear(Looked(self.machine))
-            case Publish() if self.down:
-                self.hear(NotWritten("no answer"))
-            case Publish(inventory):
-                self.writes += 1
-                self.api = replace(inventory, version=str(self.writes))
-                self.hear(Written(self.api))
-            case RenewLease():
-                self.hear(Renewed())
-            case _:
-                pass
-
-    def begin(self, *pods: Resident, node: OwnNode = NODE) -> None:
-        seen = [PublishedSeen(self.api)] if self.api else []
-        self.hear(OwnNodeSeen(node), *seen, PublishedListed(), KubeletTold(KUBELET))
-        self.hear(ResidentSeen(PLUGIN), *map(ResidentSeen, pods), ResidentsListed("10"))
-
-    def wait(self, time_s: float) -> None:
-        for _ in range(int(time_s)):
-            self.now += 1.0
-            self.hear(Tick())
-
-    @property
-    def told(self) -> Inventory:
-        assert self.api is not None, "nothing was published"
-        return self.api
-
-    def health(self) -> list[Health]:
-        return [device.health for device in self.told.topology.devices]
-
-    def notes(self) -> list[str]:
-        return [effect.what for effect in self.effects if isinstance(effect, Note)]
-
-
-@pytest.fixture
-def scene() -> Scene:
-    return Scene()
+from tests.services.agent_scene import BOARD, KUBELET, NODE, Scene, got, pod
 
 
 def test_it_publishes_once_everything_is_known(scene: Scene) -> None:
@@ -245,128 +150,6 @@ def test_a_kubelet_that_does_not_answer_is_asked_again(scene: Scene) -> None:
     assert scene.told.given == (Given("a-uid", "main", (), "ml", "a"),)
 
 
-def test_a_lost_gpu_keeps_its_name_and_its_place(scene: Scene) -> None:
-    scene.begin()
-    scene.machine = without(BOARD, 5)
-
-    scene.hear(GpuSick("", "GPU 5 is lost"))
-    scene.wait(RETRY_S + 1)
-
-    assert [device.uuid for device in scene.told.topology.devices] == [device.uuid for device in BOARD.devices]
-    assert scene.health() == [Health.LOST if n == 5 else Health.HEALTHY for n in range(8)]
-    assert scene.told.topology.links == BOARD.links
-
-
-def test_what_the_kernel_still_sees_of_a_lost_gpu_is_no_further_gpu(scene: Scene) -> None:
-    """The driver lists it without its place, and the kernel its place without its name."""
-    scene.begin()
-    places = [*range(8), 5]
-    devices = [BOARD.devices[n] for n in places]
-    devices[5] = Device(5, health=Health.LOST)
-    devices[8] = replace(BOARD.devices[5], index=8, uuid=None)
-    links = tuple(tuple(PairLink() if 5 in (a, b) else BOARD.links[a][b] for b in places) for a in places)
-    scene.machine = NodeTopology(tuple(devices), links)
-
-    scene.hear(GpuSick("", "GPU 5 is another than before"))
-    scene.wait(RETRY_S + 1)
-
-    assert scene.health() == [Health.LOST if n == 5 else Health.HEALTHY for n in range(8)]
-    assert (scene.told.topology.links, scene.told.topology.devices[5].uuid) == (BOARD.links, "GPU-n1-5")
-
-
-def test_a_look_that_tells_no_names_is_none(scene: Scene) -> None:
-    """The driver hangs, and the kernel alone answers."""
-    scene.begin()
-    scene.machine = BOARD.without_uuids()
-
-    scene.wait(LOOK_S + 1)
-
-    assert (scene.told.topology, scene.told.stale) == (BOARD, "nobody told the UUIDs of its GPUs")
-
-
-def test_a_new_life_does_not_look_before_it_knows_what_the_last_one_told(scene: Scene) -> None:
-    scene.hear(OwnNodeSeen(NODE))
-    assert Look() not in scene.effects
-
-    scene.hear(PublishedListed())
-
-    assert Look() in scene.effects
-
-
-def test_a_gpu_that_is_not_listed_any_more_is_lost_and_found_again(scene: Scene) -> None:
-    scene.begin()
-    rest = range(7)
-    scene.machine = NodeTopology(BOARD.devices[:7], tuple(tuple(BOARD.links[a][b] for b in rest) for a in rest))
-    scene.hear(GpuSick("", "there is one less"))
-    scene.wait(RETRY_S + 1)
-    assert scene.health()[7] is Health.LOST
-
-    scene.machine = BOARD
-    scene.wait(LOOK_S + 1)
-
-    assert scene.told.topology == BOARD
-
-
-def test_after_a_boot_a_gpu_that_was_taken_out_is_forgotten(scene: Scene) -> None:
-    scene.begin()
-    rest = range(7)
-    scene.machine = NodeTopology(BOARD.devices[:7], tuple(tuple(BOARD.links[a][b] for b in rest) for a in rest))
-
-    scene.hear(OwnNodeSeen(replace(NODE, boot_id="boot-2", offered=7)))
-    scene.wait(RETRY_S + 1)
-
-    assert len(scene.told.topology.devices) == 7
-
-
-def test_a_gpu_with_a_fault_is_unhealthy_until_the_plugin_starts_anew(scene: Scene) -> None:
-    scene.begin()
-    scene.hear(GpuSick("GPU-n1-2", "XID 79"))
-    assert scene.health()[2] is Health.UNHEALTHY
-
-    again = replace(PLUGIN, version="11", plugins=(replace(PLUGIN.plugins[0], life="b"),))
-    scene.hear(ResidentSeen(again))
-
-    assert scene.health()[2] is Health.HEALTHY
-
-
-def test_a_machine_that_cannot_be_asked_stays_as_last_known_and_is_marked(scene: Scene) -> None:
-    scene.begin()
-    scene.machine = "NVML did not end within 30 s"
-
-    scene.wait(LOOK_S + 1)
-
-    assert (scene.told.topology, scene.told.stale) == (BOARD, "NVML did not end within 30 s")
-    scene.machine = BOARD
-    scene.hear(GpuSick("", "NVIDIA's library answers again"))
-    scene.wait(RETRY_S + 1)
-    assert scene.told.stale == ""
-
-
-def test_a_new_life_that_cannot_ask_keeps_what_the_last_one_saw(scene: Scene) -> None:
-    scene.begin()
-    scene.agent, scene.machine = Agent(), "no driver"
-
-    scene.begin()
-
-    assert (scene.told.topology, scene.told.stale) == (BOARD, "no driver")
-
-
-def test_a_machine_that_never_answered_publishes_nothing(scene: Scene) -> None:
-    scene.machine = "no driver"
-
-    scene.begin()
-
-    assert scene.api is None
-
-
-def test_a_machine_without_gpus_publishes_nothing(scene: Scene) -> None:
-    scene.machine = NodeTopology((), ())
-
-    scene.begin()
-
-    assert scene.api is None
-
-
 def test_an_inventory_by_hand_is_replaced_and_not_believed(scene: Scene) -> None:
     scene.api = Inventory("n1", "uid-1", Source.PUBLISHED, machine("n1", (8,)), version="1")
 
@@ -413,16 +196,6 @@ def test_another_node_of_the_name_gets_an_inventory_of_its_own(scene: Scene) -> 
     scene.hear(OwnNodeGone(), PublishedSeen(None), OwnNodeSeen(replace(NODE, uid="uid-2")))
 
     assert scene.told.node_uid == "uid-2"
-
-
-def test_a_kubelet_that_offers_another_number_is_asked_and_the_machine_looked_at_again(scene: Scene) -> None:
-    scene.begin()
-    scene.effects.clear()
-
-    scene.hear(OwnNodeSeen(replace(NODE, offered=7)))
-    scene.wait(RETRY_S + 1)
-
-    assert Look() in scene.effects
 
 
 def test_its_lease_says_up_to_where_it_has_told_everything(scene: Scene) -> None:
@@ -485,17 +258,6 @@ def test_nor_by_the_next_life_of_the_agent(scene: Scene) -> None:
     scene.begin(pod("a", 4, 5, version="11"))
 
     assert scene.told.given == (got("a", 0, 1, 4, 5),)
-
-
-def test_faults_in_a_row_do_not_make_it_look_all_the_time(scene: Scene) -> None:
-    scene.begin()
-    scene.effects.clear()
-
-    for _ in range(100):
-        scene.hear(GpuSick("GPU-n1-1", "XID 79"))
-        scene.wait(1)
-
-    assert sum(isinstance(effect, Look) for effect in scene.effects) <= 100 / RETRY_S
 
 
 def test_a_kubelet_that_cannot_be_asked_is_not_believed_for_ever(scene: Scene) -> None:
