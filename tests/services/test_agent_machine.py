@@ -8,6 +8,7 @@ from atoll.core.agent.events import (
     OwnNodeSeen,
     PublishedListed,
     ResidentSeen,
+    ResidentsListed,
 )
 from atoll.core.topology import Device, Health, NodeTopology, PairLink
 from atoll.services.agent import LOOK_S, RETRY_S, Agent
@@ -54,7 +55,7 @@ def test_a_look_that_tells_no_names_is_none(scene: Scene) -> None:
 
 
 def test_a_new_life_does_not_look_before_it_knows_what_the_last_one_told(scene: Scene) -> None:
-    scene.hear(OwnNodeSeen(NODE))
+    scene.hear(OwnNodeSeen(NODE), ResidentsListed("1"))
     assert Look() not in scene.effects
 
     scene.hear(PublishedListed())

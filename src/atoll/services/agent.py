@@ -155,6 +155,8 @@ class Agent:
         self._adopted = True
         if known is not None and (known.node_uid, known.boot_id) == (node.uid, node.boot_id):
             self._residents.adopt(known.given)
+            if known.source is Source.AGENT:
+                self._topology, self._looked_in = known.topology, known.boot_id
 
     def _something_changed(self) -> None:
         """A kubelet or a device plugin that has come or gone shows in what the node offers; it may bring other ways."""
@@ -162,7 +164,8 @@ class Agent:
         self._ask.now()
 
     def _see_machine(self, looked: Looked, now: float) -> Iterator[Note]:
-        known, seen = self._last_known, looked.topology
+        boot = self._node.boot_id if self._node else ""
+        known, seen = self._topology if boot == self._looked_in else None, looked.topology
         if seen is None or (known is not None and not names_gpus(seen)):
             self._look.failed(now)
             why = looked.why or "nobody told the UUIDs of its GPUs"
@@ -171,8 +174,7 @@ class Agent:
             self._stale = why
             return
         self._look.done(now)
-        self._topology, self._stale = after_look(known, seen), ""
-        self._looked_in = self._node.boot_id if self._node else ""
+        self._topology, self._looked_in, self._stale = after_look(known, seen), boot, ""
 
     # What it wants.
 
@@ -180,33 +182,27 @@ class Agent:
         node = self._node
         if node is None:
             return
-        if self._published_known and self._look.start(now):
+        wanted = self._inventory(node)
+        said = wanted is not None and self._says(wanted)
+        if self._adopted and self._look.start(now):
             yield Look()
         if self._ask.start(now):
             yield AskKubelet(node)
         if self._renew.start(now):
-            yield self._sign_of_life(node)
+            # Whatever is not written yet is not told, whatever the pods have come to.
+            told = (self._residents.version, self._published.version) if said and self._published else ()
+            yield RenewLease(node, *told)
         for pod in self._residents.to_ask(now):
             yield AskDevices(pod)
         if self._residents.ghosts and self._gone.start(now):
             yield LookForPods(frozenset(self._residents.ghosts))
-        wanted = self._inventory(node)
-        if wanted is not None and not self._says(wanted) and self._write.start(now):
+        if wanted is not None and not said and self._write.start(now):
             yield Publish(wanted, gates_of(wanted))
-
-    def _sign_of_life(self, node: OwnNode) -> RenewLease:
-        """Whatever is not written yet is not told, whatever the pods have come to."""
-        wanted, known = self._inventory(node), self._published
-        if wanted is None or known is None or not self._says(wanted):
-            return RenewLease(node)
-        return RenewLease(node, self._residents.version, known.version)
 
     def _says(self, wanted: Inventory) -> bool:
         """Whether the API has it already."""
         known = self._published
-        if known is None:
-            return False
-        if not self._residents.covered_by(known.pods_version):
+        if known is None or not self._residents.covered_by(known.pods_version):
             return False
         return self._essence(known) == self._essence(wanted)
 
@@ -217,8 +213,8 @@ class Agent:
 
     def _inventory(self, node: OwnNode) -> Inventory | None:
         """What the `GPUNode` should say; None while that is not known, or there is no GPU to tell of."""
-        topology = self._topology or self._last_known
-        if topology is None or not topology.devices or not self._residents.listed or not self._published_known:
+        topology = self._topology
+        if topology is None or not topology.devices or not self._adopted:
             return None
         lives = {uuid for uuid, life in self._sick.items() if life == self._life}
         devices = tuple(
@@ -240,21 +236,10 @@ class Agent:
             topology.with_devices(devices),
             parts,
             self._residents.given,
-            boot_id=self._looked_in if self._topology else (self._published.boot_id if self._published else ""),
+            boot_id=self._looked_in,
             stale=self._stale,
             pods_version=self._residents.version,
         )
-
-    @property
-    def _last_known(self) -> NodeTopology | None:
-        """The machine as it was last told since this boot, by this agent or the one before it."""
-        node, known = self._node, self._published
-        if self._topology is not None and (node is None or node.boot_id == self._looked_in):
-            return self._topology
-        ours = known is not None and known.source is Source.AGENT
-        if known is None or node is None or not ours or (known.node_uid, known.boot_id) != (node.uid, node.boot_id):
-            return None
-        return known.topology
 
     @property
     def _life(self) -> str:

@@ -117,7 +117,9 @@ class Instance:
         if not isinstance(event, Tick):
             self._log(self.name, event)
         crash_after = None
-        if effects and self._crashes.random() < self.crash_chance:
+        # Between two effects is where a crash hurts most, and most steps have one.
+        chance = self.crash_chance * (10 if len(effects) > 1 else 1)
+        if effects and self._crashes.random() < chance:
             crash_after = self._crashes.randint(0, len(effects))
         for n, effect in enumerate(effects):
             if n == crash_after:

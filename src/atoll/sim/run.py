@@ -51,6 +51,10 @@ SOMETIMES = (
     "the node's parts failed a pod",
     "refused Unconfirmed",
     "observed a Restricted pod",
+    "fault driver_hangs",
+    "fault reboot",
+    "deleted under its containers",
+    "the kubelet gave away what a deleted pod still used",
 )
 """Each must have happened somewhere in a large set of runs; one that never does is not tested by it."""
 
