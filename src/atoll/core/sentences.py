@@ -26,7 +26,7 @@ WHAT_HELPS: dict[Code, str] = {
     Code.UNCONFIRMED: "it waits until an earlier grant is confirmed",
     Code.HELD: "it waits behind an older pod",
     Code.NODE_CLOSED: "a person or a clean re-check opens the node",
-    Code.STALE_INVENTORY: "publish the inventory again",
+    Code.STALE_INVENTORY: "its agent, or whoever publishes its inventory, has to speak again",
     Code.NOT_READY: "it is tried again by itself",
 }
 
