@@ -52,7 +52,7 @@ def test_the_digest_does_not_depend_on_how_strings_hash():
     digests = set()
     for hash_seed in ("1", "2"):
         run = subprocess.run(
-            [sys.executable, "-m", "atoll.sim", "--seeds", "0..12", "--processes", "1"],
+            [sys.executable, "-m", "atoll.sim", "--seeds", "0..8", "--processes", "1"],
             env=os.environ | {"PYTHONHASHSEED": hash_seed},
             capture_output=True,
             text=True,

@@ -77,14 +77,14 @@ def test_a_driver_that_hangs_is_reported_and_so_is_that_it_answers_again(tmp_pat
     write(path, {**machine(), "hang": ["nvmlEventSetWait"]})
 
     async def told() -> list[GpuSick]:
-        health = Health(look_s=LOOK_S, silent_s=2.0, restart_s=0.1, environment=environment(path))
+        health = Health(look_s=LOOK_S, silent_s=1.0, restart_s=0.1, environment=environment(path))
         async with contextlib.aclosing(health.watch()) as watch:
             first = await asyncio.wait_for(anext(watch), 30)
             write(path, machine())
             return [first, await asyncio.wait_for(anext(watch), 30)]
 
     assert asyncio.run(told()) == [
-        GpuSick("", "NVIDIA's library has not answered for 2 s"),
+        GpuSick("", "NVIDIA's library has not answered for 1 s"),
         GpuSick("", "NVIDIA's library answers again"),
     ]
 
