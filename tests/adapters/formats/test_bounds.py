@@ -25,6 +25,8 @@ from atoll.adapters.formats.text import json_weight
 from atoll.cli.app import main
 from atoll.core.errors import DumpError
 
+pytestmark = pytest.mark.limits
+
 SECONDS_MAX = 5.0
 """Of processor time; a reader that looks at its text again and again takes minutes."""
 
