@@ -34,8 +34,7 @@ from atoll.core.lifecycle import State
 from atoll.core.request import Policy
 from atoll.core.scope import Scope
 from atoll.ports import ClusterApi
-
-PATIENCE_S = 20
+from tests.contract.watching import Watching
 
 
 class Outside(Protocol):
@@ -114,24 +113,7 @@ async def seen(outside: Outside, pod: PodFacts) -> PodFacts:
     return outcome.pod
 
 
-class Watching:
-    """Reads the watch; `until` gives what came up to and with the event that was waited for."""
-
-    def __init__(self, events: AsyncIterator[WatchEvent]) -> None:
-        self._events = events
-
-    async def until(self, wanted: Callable[[WatchEvent], bool]) -> list[WatchEvent]:
-        found: list[WatchEvent] = []
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                async for event in self._events:
-                    found.append(event)
-                    if wanted(event):
-                        return found
-        except TimeoutError:
-            raise AssertionError(f"waited in vain; what came is {found}") from None
-        raise AssertionError(f"the watch ended after {found}")
-
+class ClusterWatching(Watching[WatchEvent]):
     async def until_synced(self) -> list[WatchEvent]:
         missing = set(Kind)
 
@@ -144,10 +126,10 @@ class Watching:
 
 
 @contextlib.asynccontextmanager
-async def watching(outside: Outside) -> AsyncIterator[Watching]:
+async def watching(outside: Outside) -> AsyncIterator[ClusterWatching]:
     events: Any = outside.api.watch()
     async with contextlib.aclosing(events):
-        yield Watching(events)
+        yield ClusterWatching(events)
 
 
 # Ledgers.

@@ -1,6 +1,5 @@
 """What `ports.NodeApi` promises, as sentences that the real adapter and the simulator's fake both must make true."""
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
@@ -24,8 +23,8 @@ from atoll.core.facts import Given, Inventory, Source, StockParts
 from atoll.core.resource_version import is_newer
 from atoll.ports import NodeApi
 from atoll.sim.machines import machine
+from tests.contract.watching import Watching
 
-PATIENCE_S = 20
 NODE = "n1"
 PARTS = StockParts("none", "container", "none", "None", "nvidia-device-plugin", "v0.17.1", kubelet="v1.37.2")
 
@@ -62,24 +61,7 @@ def sentence(body: Sentence) -> Sentence:
     return body
 
 
-class Watching:
-    """Reads the watch; `until` gives what came up to and with the event that was waited for."""
-
-    def __init__(self, events: AsyncIterator[WatchedEvent]) -> None:
-        self._events = events
-
-    async def until(self, wanted: Callable[[WatchedEvent], bool]) -> list[WatchedEvent]:
-        found: list[WatchedEvent] = []
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                async for event in self._events:
-                    found.append(event)
-                    if wanted(event):
-                        return found
-        except TimeoutError:
-            raise AssertionError(f"waited in vain; what came is {found}") from None
-        raise AssertionError(f"the watch ended after {found}")
-
+class NodeWatching(Watching[WatchedEvent]):
     async def until_listed(self) -> list[WatchedEvent]:
         missing: set[type] = {ResidentsListed, PublishedListed}
 
@@ -91,10 +73,10 @@ class Watching:
 
 
 @contextlib.asynccontextmanager
-async def watching(outside: Outside) -> AsyncIterator[Watching]:
+async def watching(outside: Outside) -> AsyncIterator[NodeWatching]:
     events: Any = outside.api.watch()
     async with contextlib.aclosing(events):
-        yield Watching(events)
+        yield NodeWatching(events)
 
 
 def inventory(uid: str, *given: Given) -> Inventory:

@@ -1,6 +1,7 @@
 """The simulator's fake of one node's corner of the API keeps the same contract as the real adapter."""
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator
 from random import Random
@@ -9,7 +10,6 @@ import pytest
 
 from atoll.core.agent.effects import ApiEffect
 from atoll.core.agent.events import Outcome, WatchedEvent
-from atoll.core.events import Kind, WatchEvent
 from atoll.core.facts import NodeFacts, PodFacts
 from atoll.core.request import ContainerAsk, PodAsk
 from atoll.sim.agents import FakeNode
@@ -18,6 +18,7 @@ from atoll.sim.clock import Timeline
 from atoll.sim.net import Weather
 from atoll.sim.node_side import NodeSide
 from tests.contract import node_api
+from tests.contract.fake_cluster_api import FakeClusterApi
 
 
 class FakeNodeApi:
@@ -33,20 +34,10 @@ class FakeNodeApi:
         return self._node.perform(effect)
 
     async def watch(self) -> AsyncIterator[WatchedEvent]:
-        told: asyncio.Queue[WatchEvent] = asyncio.Queue()
-        for event in self._cluster.everything():
-            told.put_nowait(event)
-
-        def tell(_: Kind, event: WatchEvent) -> None:
-            told.put_nowait(event)
-
-        self._cluster.watchers.append(tell)
-        try:
-            while True:
-                for each in self._node.heard(await told.get()):
+        async with contextlib.aclosing(FakeClusterApi(self._cluster).watch()) as events:  # type: ignore[type-var]
+            async for event in events:
+                for each in self._node.heard(event):
                     yield each  # type: ignore[misc]  # a fault of a GPU comes another way
-        finally:
-            self._cluster.watchers.remove(tell)
 
 
 class FakeOutside:

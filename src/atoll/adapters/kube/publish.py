@@ -97,5 +97,9 @@ def _check_count(inventory: Inventory, facts: NodeFacts, resources: tuple[str, .
 def _accepted(answer: Answer, node: str) -> None:
     if answer.ok:
         return
-    remedy = ". Are the CRDs installed? `atoll manifests crds | kubectl apply -f -`" if answer.status == 404 else ""
-    raise PublishError(f"{node}: the API server refused the inventory: {answer.why}{remedy}")
+    raise PublishError(f"{node}: the API server refused the inventory: {answer.why}{remedy(answer)}")
+
+
+def remedy(answer: Answer) -> str:
+    """What would help where a write of one of our kinds was refused."""
+    return ". Are the CRDs installed? `atoll manifests crds | kubectl apply -f -`" if answer.status == 404 else ""

@@ -24,9 +24,10 @@ NICS_MAX = 128
 NAMES_MAX = 1024
 CONTAINERS_READ_MAX = 1024
 OPTIONS_MAX = 16
+WORD_MAX = 253
 GATES_MAX = 16
 
-Word = Annotated[str, Meta(max_length=253)]
+Word = Annotated[str, Meta(max_length=WORD_MAX)]
 Text = Annotated[str, Meta(max_length=4096)]
 Uuids = Annotated[tuple[Word, ...], Meta(max_length=GPUS_MAX)]
 Small = Annotated[int, Meta(ge=0, le=65_535)]

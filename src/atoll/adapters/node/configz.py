@@ -14,6 +14,7 @@ import aiohttp
 
 from atoll.adapters.formats.kubelet import configuration
 from atoll.adapters.kube.credentials import AccessError, Credentials
+from atoll.adapters.kube.wire_atoll import OPTIONS_MAX, WORD_MAX
 from atoll.core.agent.events import KubeletTold, OwnNode
 from atoll.core.errors import DumpError
 from atoll.core.facts import StockParts
@@ -82,7 +83,7 @@ def parts_of(body: bytes) -> StockParts:
     kubelet = readings[0].kubelet
     options = readings[0].extras.get("topologyManagerPolicyOptions")
     switched_on = (
-        (str(name)[:253] for name, value in options.items() if str(value).lower() == "true")
+        (str(name)[:WORD_MAX] for name, value in options.items() if str(value).lower() == "true")
         if isinstance(options, dict)
         else ()
     )
@@ -91,5 +92,5 @@ def parts_of(body: bytes) -> StockParts:
         scope=kubelet.topology_manager_scope or "",
         cpu_manager=kubelet.cpu_manager or "",
         memory_manager=kubelet.memory_manager or "",
-        options=tuple(sorted(switched_on))[:16],
+        options=tuple(sorted(switched_on))[:OPTIONS_MAX],
     )

@@ -23,6 +23,7 @@ from atoll.core.topology import NodeTopology
 TIMEOUT_S = 180.0
 WHY_MAX = 500
 NO_GPU = 3
+"""Exit code of `atoll agent --once` on a machine without a GPU."""
 _NOTHING = NodeTopology((), ())
 _decode = msgspec.json.Decoder(wire_atoll.GpuNode).decode
 

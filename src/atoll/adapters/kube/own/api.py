@@ -19,6 +19,7 @@ from atoll.adapters.kube.credentials import AccessError
 from atoll.adapters.kube.delivered import Reader
 from atoll.adapters.kube.own import wire as own
 from atoll.adapters.kube.own.codec import own_node, resident
+from atoll.adapters.kube.publish import remedy
 from atoll.adapters.kube.watch import watch
 from atoll.core.agent.effects import ApiEffect, Publish, RenewLease
 from atoll.core.agent.events import (
@@ -73,7 +74,7 @@ class KubeNodeApi:
         if answer.status == 404:
             made = await self._client.write("POST", names.GPU_NODES, gpu_node_json(inventory), JSON)
             if not made.ok:
-                return NotWritten(made.why + _remedy(made))
+                return NotWritten(made.why + remedy(made))
             answer = await self._client.write("PATCH", f"{path}/status", _encode(replacement), JSON_PATCH)
         if not answer.ok:
             return NotWritten(answer.why)
@@ -171,7 +172,3 @@ def _resident_gone(known: WatchedEvent, version: str) -> WatchedEvent:
     if not isinstance(known, ResidentSeen):
         raise AssertionError(f"{known} is no pod")
     return ResidentGone(known.pod.uid, version)
-
-
-def _remedy(answer: Answer) -> str:
-    return ". Are the CRDs installed? `atoll manifests crds | kubectl apply -f -`" if answer.status == 404 else ""
