@@ -15,13 +15,14 @@ SILENT_S = 60.0
 class Liveness:
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
-        self._heard: dict[str, tuple[str, float]] = {}  # node -> (renewed, when that was new to us)
+        self._heard: dict[str, tuple[str, float]] = {}  # node -> (renewed, when that was new to us), oldest first
 
     def take(self, event: WatchEvent, now: float) -> None:
         match event:
             case AgentSeen(node, renewed):
                 known = self._heard.get(node)
                 if known is None or known[0] != renewed:
+                    self._heard.pop(node, None)
                     self._heard[node] = renewed, now
                     if self._mirror.silent.pop(node, None):
                         self._mirror.mark(node)
@@ -35,6 +36,8 @@ class Liveness:
 
     def tick(self, now: float) -> None:
         for node, (_, at) in self._heard.items():
-            if now - at > SILENT_S and node not in self._mirror.silent:
+            if now - at <= SILENT_S:
+                break  # so have all that follow; a large cluster is asked ten times a second
+            if node not in self._mirror.silent:
                 self._mirror.silent[node] = f"its agent has said nothing for more than {SILENT_S:.0f} s"
                 self._mirror.mark(node)
