@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from atoll.core.agent.effects import AgentEffect, Look, Note, Publish, RenewLease
+from atoll.core.agent.effects import AgentEffect, Look, LookForPods, Note, Publish, RenewLease
 from atoll.core.agent.events import (
     AgentEvent,
     KubeletTold,
@@ -13,6 +13,7 @@ from atoll.core.agent.events import (
     Plugin,
     PublishedListed,
     PublishedSeen,
+    Remaining,
     Renewed,
     Resident,
     ResidentSeen,
@@ -58,6 +59,7 @@ class Scene:
         self.machine: NodeTopology | str = BOARD
         self.api: Inventory | None = None
         self.down = False
+        self.running: frozenset[str] | None = frozenset()  # UIDs of pods
         self.effects: list[AgentEffect] = []
         self.writes = 0
 
@@ -83,6 +85,8 @@ class Scene:
                 self.hear(Written(self.api))
             case RenewLease():
                 self.hear(Renewed())
+            case LookForPods():
+                self.hear(Remaining(self.running))
             case _:
                 pass
 

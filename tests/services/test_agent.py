@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from atoll.core.agent.effects import AskDevices, Look, LookForPods, Publish, RenewLease
+from atoll.core.agent.effects import AskDevices, Look, Publish, RenewLease
 from atoll.core.agent.events import (
     DevicesTold,
     KubeletTold,
@@ -17,6 +17,7 @@ from atoll.core.agent.events import (
     ResidentGone,
     ResidentSeen,
     ResidentsListed,
+    ResidentsListing,
     Written,
 )
 from atoll.core.facts import Given, Inventory, Source
@@ -79,14 +80,14 @@ def test_what_a_pod_gives_back_is_told(scene: Scene) -> None:
 
 def test_a_pod_that_is_deleted_under_its_running_containers_holds_on_until_the_node_lets_go(scene: Scene) -> None:
     scene.begin(pod("a", 0, 1))
+    scene.running = frozenset({"a-uid"})
 
     scene.hear(ResidentGone("a-uid", "11"))
+    scene.wait(5)
 
     assert scene.told.given == (got("a", 0, 1),)
-    assert LookForPods(frozenset({"a-uid"})) in scene.effects
-    scene.hear(Remaining(frozenset({"a-uid"})))
-    assert scene.told.given == (got("a", 0, 1),)
-    scene.hear(Remaining(frozenset()))
+    scene.running = frozenset()
+    scene.wait(1)
     assert scene.told.given == ()
 
 
@@ -109,13 +110,79 @@ def test_the_end_of_a_pod_that_was_never_read_back_is_told_as_a_version_of_the_p
 
 def test_a_new_life_of_the_agent_goes_on_from_what_the_last_one_told(scene: Scene) -> None:
     scene.begin(pod("a", 0, 1))
-    scene.agent = Agent()
+    scene.agent, scene.running = Agent(), frozenset({"a-uid"})
 
     scene.begin()
 
     assert scene.told.given == (got("a", 0, 1),)
-    scene.hear(Remaining(frozenset()))
+    scene.running = frozenset()
+    scene.wait(1)
     assert scene.told.given == ()
+
+
+def test_a_pod_that_came_and_was_deleted_by_force_while_no_agent_looked_holds_what_nobody_knows(scene: Scene) -> None:
+    scene.running = frozenset({"a-uid", "b-uid", "web-uid"})
+
+    scene.begin(pod("a", 0, 1), Resident("web-uid", "ml", "web", ""))
+
+    assert scene.told.given == (got("a", 0, 1), Given("b-uid", "", ()))
+    scene.running = frozenset({"a-uid"})
+    scene.wait(1)
+    assert scene.told.given == (got("a", 0, 1),)
+
+
+def test_so_does_one_of_which_a_list_that_is_made_anew_says_nothing(scene: Scene) -> None:
+    scene.begin(pod("a", 0, 1))
+    scene.running = frozenset({"b-uid"})
+
+    scene.hear(ResidentsListing(), ResidentSeen(pod("a", 0, 1, version="20")))
+    scene.wait(60)
+    told_during = [effect.pods_version for effect in scene.effects if isinstance(effect, RenewLease)]
+    scene.hear(ResidentsListed("21"))
+    scene.wait(1)
+
+    assert scene.told.given == (got("a", 0, 1), Given("b-uid", "", ()))
+    assert "20" not in told_during
+    assert scene.told.pods_version == "21"
+
+
+def test_what_runs_is_looked_for_after_the_list_has_ended(scene: Scene) -> None:
+    """A look from before it may be older than what the list does not tell."""
+    scene.begin(pod("a", 0))
+    scene.hear(ResidentsListing())
+    scene.agent.step(ResidentGone("a-uid", "20"), scene.now + 1)  # looks, and has no answer yet
+    scene.running = frozenset({"b-uid"})
+
+    scene.hear(ResidentsListed("21"), Remaining(frozenset()))
+    before = scene.told.given
+    scene.wait(3)
+
+    assert Given("b-uid", "", ()) not in before
+    assert scene.told.given == (Given("b-uid", "", ()),)
+
+
+def test_a_pod_that_is_seen_after_all_is_no_stray(scene: Scene) -> None:
+    """It came after the list, and the watch tells of it later than the node does."""
+    scene.running = frozenset({"a-uid", "web-uid"})
+    scene.begin()
+    assert len(scene.told.given) == 2
+
+    scene.hear(ResidentSeen(pod("a", 0)), ResidentSeen(Resident("web-uid", "ml", "web", "")))
+
+    assert scene.told.given == (got("a", 0),)
+
+
+def test_a_machine_that_does_not_show_what_runs_is_closed_until_it_does(scene: Scene) -> None:
+    scene.running = None
+    scene.begin(pod("a", 0))
+    assert "of which pods something runs" in scene.told.stale
+    assert "pods_unseen" in scene.notes()
+
+    scene.running = frozenset({"a-uid"})
+    scene.wait(2)
+
+    assert scene.told.stale == ""
+    assert scene.told.given == (got("a", 0),)
 
 
 def test_after_a_boot_nothing_of_before_is_held(scene: Scene) -> None:
@@ -285,11 +352,12 @@ def test_an_answer_that_comes_after_a_newer_word_of_the_watch_does_not_count(sce
 
 def test_a_pod_with_gpus_in_its_init_containers_alone_is_a_pod_with_gpus(scene: Scene) -> None:
     scene.begin(Resident("a-uid", "ml", "a", "5", inits=("first",), admitted=True))
+    scene.running = frozenset({"a-uid"})
 
     scene.hear(ResidentGone("a-uid", "11"))
+    scene.wait(2)
 
     assert scene.told.given == (Given("a-uid", "first", (), "ml", "a"),)
-    assert LookForPods(frozenset({"a-uid"})) in scene.effects
 
 
 def test_a_bookmark_moves_what_its_lease_tells(scene: Scene) -> None:

@@ -1,6 +1,7 @@
 """Pods that wait: what they carry, and who is woken when."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 from atoll.core.effects import RewritePod, SetPlaced
 from atoll.core.events import ConfigSeen, InventorySeen, PodGone, PodRewritten, PodSeen, PodWriteFailed
@@ -178,7 +179,7 @@ def test_after_a_restart_the_condition_says_who_waits():
     assert woken(stage.wait(SOON)) == ["a"]
 
 
-def test_a_waiter_is_woken_only_for_nodes_that_the_scheduler_offered():
+def test_a_waiter_is_woken_at_once_only_for_nodes_that_the_scheduler_offered():
     stage = start(node("n1"), node("n2"), inventory("n2"), pods=[pod("a")])
     stage.wait(SOON)
     stage.filter(pod("a"), "n1")
@@ -187,6 +188,41 @@ def test_a_waiter_is_woken_only_for_nodes_that_the_scheduler_offered():
     stage.step(ConfigSeen(replace(ENFORCED, quarantine=("GPU-n2-0",))))
 
     assert woken(stage.wait(SOON)) == []
+
+
+def test_later_and_ever_more_rarely_it_is_woken_for_any_node_since_another_instance_may_have_been_asked_last():
+    stage = start(node("n1"), node("n2"), inventory("n2"), pods=[pod("a")])
+    stage.wait(SOON)
+    stage.filter(pod("a"), "n1")
+    carried_out(stage, stage.wait(0))
+
+    times = []
+    for second in range(120):  # n2 could take it all the time, and changes all the time
+        stage.step(ConfigSeen(replace(ENFORCED, quarantine=(f"GPU-n2-{second % 8}",))))
+        effects = stage.wait(1.0)
+        times += [second] * len(woken(effects))
+        carried_out(stage, effects)
+
+    assert times[0] <= 4
+    assert len(times) in range(4, 7)
+    gaps = [b - a for a, b in pairwise(times)]
+    assert gaps == sorted(gaps)
+
+
+def test_a_change_that_is_over_wakes_for_other_nodes_once():
+    stage = start(node("n1"), node("n2"), inventory("n2"), pods=[pod("a")])
+    stage.wait(SOON)
+    stage.filter(pod("a"), "n1")
+    carried_out(stage, stage.wait(0))
+    stage.step(ConfigSeen(replace(ENFORCED, quarantine=("GPU-n2-0",))))
+
+    times = []
+    for second in range(400):
+        effects = stage.wait(1.0)
+        times += [second] * len(woken(effects))
+        carried_out(stage, effects)
+
+    assert len(times) == 1
 
 
 def test_the_nodes_of_the_last_question_count_and_not_those_of_a_nominated_node():

@@ -34,6 +34,7 @@ from atoll.core.agent.events import (
     ResidentGone,
     ResidentSeen,
     ResidentsListed,
+    ResidentsListing,
     Tick,
     Written,
 )
@@ -94,7 +95,7 @@ class Agent:
                 self._adopt()
             case OwnNodeGone():
                 self._node = None
-            case ResidentSeen() | ResidentGone() | ResidentsListed() | Remaining() | DevicesTold():
+            case ResidentSeen() | ResidentGone() | ResidentsListing() | ResidentsListed() | Remaining() | DevicesTold():
                 plugin = self._residents.plugin
                 yield from self._residents.take(event, now)
                 if isinstance(event, Remaining):
@@ -150,7 +151,7 @@ class Agent:
     def _adopt(self) -> None:
         """Once, when everything has been listed: go on from what the agent before this one told."""
         node, known = self._node, self._published
-        if self._adopted or node is None or not self._published_known or not self._residents.listed:
+        if self._adopted or node is None or not self._published_known or not self._residents.settled:
             return
         self._adopted = True
         if known is not None and (known.node_uid, known.boot_id) == (node.uid, node.boot_id):
@@ -194,9 +195,10 @@ class Agent:
             yield RenewLease(node, *told)
         for pod in self._residents.to_ask(now):
             yield AskDevices(pod)
-        if self._residents.ghosts and self._gone.start(now):
-            yield LookForPods(frozenset(self._residents.ghosts))
-        if wanted is not None and not said and self._write.start(now):
+        if self._residents.to_look_for() and self._gone.start(now):
+            self._residents.looking()
+            yield LookForPods()
+        if wanted is not None and not said and self._residents.settled and self._write.start(now):
             yield Publish(wanted, gates_of(wanted))
 
     def _says(self, wanted: Inventory) -> bool:
@@ -208,7 +210,7 @@ class Agent:
 
     def _essence(self, inventory: Inventory) -> Inventory:
         """What is worth a write: not that a pod which runs has still to say what it got."""
-        given = (each for each in inventory.given if each.uuids or not self._residents.lives(each.pod_uid))
+        given = (each for each in inventory.given if each.uuids or not self._residents.holds(each.pod_uid))
         return replace(inventory, version="", pods_version="", given=tuple(given))
 
     def _inventory(self, node: OwnNode) -> Inventory | None:
@@ -237,7 +239,7 @@ class Agent:
             parts,
             self._residents.given,
             boot_id=self._looked_in,
-            stale=self._stale,
+            stale=self._stale or self._residents.unseen,
             pods_version=self._residents.version,
         )
 

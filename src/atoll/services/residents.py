@@ -15,27 +15,38 @@ from atoll.core.agent.events import (
     ResidentGone,
     ResidentSeen,
     ResidentsListed,
+    ResidentsListing,
 )
 from atoll.core.facts import Given
-from atoll.core.resource_version import is_newer
+from atoll.core.resource_version import is_newer, newest
 from atoll.services.due import Due
 
 TOLD_WITHIN_S = 2.0
 """How long a pod that runs may be silent about its GPUs before the kubelet is asked."""
+UNSEEN = "it does not show of which pods something runs"
 
 
 class Residents:
     """A container keeps its GPUs for its life, so whatever was once said of it stays: a kubelet that has lost its
     checkpoint gives a pod others in its books, while its containers still run on the first ones.
 
+    A list of the pods hides those that came and were deleted by force since the last word. Something may still run of
+    them, so each list is compared with what runs on the node, before anybody is told how far it goes.
+
     Attributes:
-        ghosts: UIDs of pods that were deleted while their containers ran.
-        version: of the pods, up to which everything is taken in. listed: whether all pods have been told once.
+        ghosts: UIDs of pods that are gone while something of them runs.
+        version: of the pods, up to which everything is taken in.
+        settled: whether everything that runs is known of, as long as nothing is listed anew.
+        unseen: why nobody can tell what runs, "" where that can be told.
     """
 
     def __init__(self) -> None:
         self.version = ""
-        self.listed = False
+        self.settled = False
+        self.unseen = ""
+        self._latest = ""  # version of the pods, what runs is not compared with it yet
+        self._listed = False  # since a list began
+        self._compares = False  # what runs is being looked for since the list
         self.ghosts: dict[str, tuple[Given, ...]] = {}  # with what is said of them where nothing is known
         self._pods: dict[str, Resident] = {}
         self._held: dict[str, dict[str, Given]] = {}  # UID -> container -> all that was ever said of it
@@ -44,7 +55,9 @@ class Residents:
         self._owed = ""  # a version of the pods that has to be told of, whatever else is the same
 
     def take(
-        self, event: ResidentSeen | ResidentGone | ResidentsListed | Remaining | DevicesTold, now: float
+        self,
+        event: ResidentSeen | ResidentGone | ResidentsListing | ResidentsListed | Remaining | DevicesTold,
+        now: float,
     ) -> Iterator[Note]:
         match event:
             case ResidentSeen(pod):
@@ -52,28 +65,41 @@ class Residents:
                 if pod.over and pod.holds and not (known and known.over):
                     self._owed = pod.version
                 self._pods[pod.uid] = pod
+                self.ghosts.pop(pod.uid, None)
                 self._learn(pod.given)
                 self._reached(pod.version)
                 self._watch_over(pod, now)
             case ResidentGone(uid, version):
                 self._reached(version)
                 self._leave(uid, version)
+            case ResidentsListing():
+                self._listed = self._compares = self.settled = False
             case ResidentsListed(version):
-                self.listed = True
+                self._listed = True
                 self._reached(version)
             case Remaining(uids):
-                for uid in self.ghosts.keys() - uids:
-                    del self.ghosts[uid]
-                    self._held.pop(uid, None)
+                if uids is None and not self.unseen:
+                    yield Note("pods_unseen", UNSEEN)
+                self._compare(uids)
             case DevicesTold(uid, given, why):
                 yield from self._hear(uid, given, why, now)
 
     def adopt(self, given: tuple[Given, ...]) -> None:
         """What an earlier agent told: pods that went while no agent looked may still be there."""
         self._learn(given)
+        gone: dict[str, tuple[Given, ...]] = {}
         for each in given:
             if each.pod_uid not in self._pods:
-                self.ghosts[each.pod_uid] = (*self.ghosts.get(each.pod_uid, ()), replace(each, uuids=()))
+                gone[each.pod_uid] = (*gone.get(each.pod_uid, ()), replace(each, uuids=()))
+        self.ghosts |= gone
+
+    def to_look_for(self) -> bool:
+        """Whether it matters now what runs on the node."""
+        return bool(self.ghosts or self.unseen) or (self._listed and not self.settled)
+
+    def looking(self) -> None:
+        """What runs is being looked for from now on."""
+        self._compares = self._listed
 
     def to_ask(self, now: float) -> Iterator[Resident]:
         """Pods of which the kubelet is to be asked now."""
@@ -83,8 +109,10 @@ class Residents:
         """Whether a word up to that version tells of every pod that has left."""
         return not self._owed or (bool(version) and not is_newer(self._owed, version))
 
-    def lives(self, uid: str) -> bool:
-        return uid in self._pods and not self._pods[uid].over
+    def holds(self, uid: str) -> bool:
+        """Whether a pod that the API has holds GPUs, or is about to."""
+        pod = self._pods.get(uid)
+        return pod is not None and pod.holds and not pod.over
 
     @property
     def given(self) -> tuple[Given, ...]:
@@ -139,9 +167,22 @@ class Residents:
             self._answered.add(uid)
             del self._asked[uid]
 
+    def _compare(self, running: frozenset[str] | None) -> None:
+        self.unseen = UNSEEN if running is None else ""
+        if running is not None:
+            for uid in self.ghosts.keys() - running:
+                del self.ghosts[uid]
+                self._held.pop(uid, None)
+        if self._compares:
+            strays = (running or frozenset()) - self._pods.keys() - self.ghosts.keys()
+            self.ghosts |= {uid: (Given(uid, "", ()),) for uid in strays}
+            self._compares, self.settled = False, True
+            self.version = self._latest
+
     def _reached(self, version: str) -> None:
-        if not self.version or is_newer(version, self.version):
-            self.version = version
+        self._latest = newest(self._latest, version)
+        if self.settled:
+            self.version = self._latest
 
 
 def unknown(pod: Resident) -> tuple[Given, ...]:

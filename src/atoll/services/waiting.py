@@ -3,7 +3,8 @@
 Filter only remembers; whatever must be written goes out with the next step. A condition is written when its code or
 its blockers differ from what the pod carries, so that the same refusal, however often it is asked for, writes nothing.
 After a change, and after the scheduler had a moment to ask again by itself, exactly as many of the oldest waiters as
-fit together are woken, each alone, by a patch of its own.
+fit together are woken, each alone, by a patch of its own. A pod is woken for the nodes that the scheduler offered when
+it last asked here; since it may have asked another instance since, also for any other, ever more rarely.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,6 +23,8 @@ REST_S = 1.0
 """After a pod could not be written."""
 TELL_EVERY_S = 5.0
 """How often a waiting pod's condition may change: in a busy cluster the free GPUs of nodes change all the time."""
+WIDER_S, WIDER_MAX_S = 2.0, 300.0
+"""How long after a change a pod is woken for a node that was not offered here, at first and at most."""
 IN_FLIGHT = inf
 PLACED_REASON = "Placed"
 
@@ -62,6 +65,8 @@ class Waiting:
         self._to_tell: dict[str, None] = {}  # pods whose condition may have to be written
         self._not_before: dict[str, float] = {}  # UID -> when its condition may be looked at again
         self._changed_at: float | None = None
+        self._wider: dict[str, tuple[float, float]] = {}  # UID -> not before, and the pause after that
+        self._outside: dict[str, None] = {}  # waiters that may fit on a node that was not offered here
         self.leading = False
 
     def __len__(self) -> int:
@@ -84,7 +89,8 @@ class Waiting:
     def seen(self, pod: PodFacts) -> None:
         """A pod was listed, changed or written."""
         if pod.node or holds_nothing(pod):
-            self._waiters.pop(pod.uid, None)
+            for memory in (self._waiters, self._wider, self._outside):
+                memory.pop(pod.uid, None)
         if pod.node and self._not_before.get(pod.uid) != IN_FLIGHT:
             self._not_before.pop(pod.uid, None)
         if pod.node and pod.placed is not None:
@@ -102,7 +108,7 @@ class Waiting:
             self._to_tell[uid] = None
 
     def gone(self, uid: str) -> None:
-        for memory in (self._waiters, self._to_tell, self._not_before):
+        for memory in (self._waiters, self._to_tell, self._not_before, self._wider, self._outside):
             memory.pop(uid, None)
 
     def changed(self, now: float) -> None:
@@ -124,13 +130,39 @@ class Waiting:
 
     def nudge(self, now: float) -> None:
         """Wake those that fit since the last change, if the scheduler has not asked for them again by itself."""
-        if self._changed_at is None or now < self._changed_at + NUDGE_AFTER_S or not self.leading:
+        if not self.leading:
             return
-        self._changed_at = None
+        if self._changed_at is not None and now >= self._changed_at + NUDGE_AFTER_S:
+            self._changed_at = None
+            self._wake_for_offered(now)
+        self._wake_for_others(now)
+
+    def _wake_for_offered(self, now: float) -> None:
         waiting = [pod for pod in self._mirror.pods.values() if self._waits(pod)]
         waiting.sort(key=lambda pod: (pod.created, pod.namespace, pod.name, pod.uid))
-        for pod in self._fitting([(pod, self._candidates(pod.uid)) for pod in waiting]):
-            self._outbox.append(RewritePod(pod.uid, pod.namespace, pod.name, self._mark(pod)))
+        fitting = self._fitting([(pod, self._candidates(pod.uid)) for pod in waiting])
+        for pod in fitting:
+            self._outbox.append(self._rewrite(pod))
+        woken = {pod.uid for pod in fitting}
+        for pod in waiting:
+            if pod.uid not in woken and self._candidates(pod.uid) is not None:
+                self._outside[pod.uid] = None
+                self._wider.setdefault(pod.uid, (now + WIDER_S, WIDER_S))
+
+    def _wake_for_others(self, now: float) -> None:
+        for uid in list(self._outside):
+            not_before, pause_s = self._wider[uid]
+            if now < not_before:
+                continue
+            del self._outside[uid]
+            pod = self._mirror.pods.get(uid)
+            if pod is not None and self._waits(pod) and self._fitting([(pod, None)]):
+                pause_s = min(2 * pause_s, WIDER_MAX_S)
+                self._wider[uid] = (now + pause_s, pause_s)
+                self._outbox.append(self._rewrite(pod))
+
+    def _rewrite(self, pod: PodFacts) -> RewritePod:
+        return RewritePod(pod.uid, pod.namespace, pod.name, self._mark(pod))
 
     def _waits(self, pod: PodFacts) -> bool:
         if pod.node or pod.gated or holds_nothing(pod):
@@ -156,7 +188,7 @@ class Waiting:
         said = waiter.said or self._said(pod, waiter.candidates)
         if said is None and pod.placed is None and not self.leading:
             # The leader wakes those of whom it knows that they wait, and of this refusal nobody else knows.
-            return RewritePod(pod.uid, pod.namespace, pod.name, self._mark(pod))
+            return self._rewrite(pod)
         if said is None or said == pod.placed:
             return None
         code, why = said

@@ -37,6 +37,7 @@ from atoll.core.agent.events import (
     ResidentGone,
     ResidentSeen,
     ResidentsListed,
+    ResidentsListing,
     Tick,
     Written,
 )
@@ -106,8 +107,8 @@ class FakeNode:
                 uuids = self._machine.got(pod.uid)
                 given = tuple(_given(pod.uid, name, uuids, pod) for name in pod.asking)
                 return DevicesTold(pod.uid, given) if uuids else DevicesTold(pod.uid, None, "nothing is told of it")
-            case LookForPods(uids):
-                return Remaining(uids & self._machine.kept(self.name))
+            case LookForPods():
+                return Remaining(self._machine.kept(self.name))
 
     def heard(self, event: WatchEvent) -> Iterator[AgentEvent]:
         """What a watch of the whole cluster says of this node."""
@@ -187,7 +188,11 @@ class AgentProcess:
             if kind is Kind.PODS:
                 self._feed(ResidentsListed(version), life)
 
-        self._watch = Watch(self.cluster, self.timeline, self.rng, self.weather, self.marks, deliver, reached)
+        def listing(kind: Kind) -> None:
+            if kind is Kind.PODS:
+                self._feed(ResidentsListing(), life)
+
+        self._watch = Watch(self.cluster, self.timeline, self.rng, self.weather, self.marks, deliver, reached, listing)
         self._watch.start()
         self._tick(life)
 

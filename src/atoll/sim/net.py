@@ -128,10 +128,12 @@ class Watch:
         marks: Marks,
         deliver: Callable[[WatchEvent], None],
         reached: Callable[[Kind, str], None] = lambda _kind, _version: None,
+        listing: Callable[[Kind], None] = lambda _kind: None,
     ) -> None:
         """
         Args:
             reached: told after each list, and now and then, up to which version everything of a kind was delivered.
+            listing: told before each list.
         """
         self._cluster, self._timeline, self._rng = cluster, timeline, rng
         self._weather, self._marks, self._deliver = weather, marks, deliver
@@ -139,7 +141,7 @@ class Watch:
         self._due: dict[Kind, float] = dict.fromkeys(LIST_ORDER, 0.0)
         self._epoch: dict[Kind, int] = dict.fromkeys(LIST_ORDER, 0)
         self._synced: set[Kind] = set()
-        self._reached = reached
+        self._reached, self._begins = reached, listing
         self._open = True
 
     def start(self) -> None:
@@ -174,6 +176,7 @@ class Watch:
     def _listed(self, kind: Kind, epoch: int) -> None:
         if not self._open or epoch != self._epoch[kind]:
             return
+        self._begins(kind)
         now = dict(self._cluster.listed(kind))
         self._epoch[kind] += 1  # what the list holds already must not be told again
         for key, event in list(self._known[kind].items()):

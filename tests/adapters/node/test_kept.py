@@ -7,7 +7,6 @@ import pytest
 from atoll.adapters.node.kept import kept
 
 UID, OTHER = "0a1b2c3d-1111-4222-8333-444455556666", "ffffffff-1111-4222-8333-444455556666"
-BOTH = frozenset({UID, OTHER})
 
 
 @pytest.mark.parametrize(
@@ -24,23 +23,37 @@ BOTH = frozenset({UID, OTHER})
 def test_a_control_group_tells_that_a_pod_is_there(tmp_path: Path, group: str) -> None:
     (tmp_path / group / "cri-containerd-1").mkdir(parents=True)
 
-    assert kept(BOTH, tmp_path / "none", tmp_path) == {UID}
+    assert kept(tmp_path / "none", tmp_path) == {UID}
 
 
-def test_so_does_its_folder_in_that_of_the_kubelet(tmp_path: Path) -> None:
+def test_where_there_is_none_its_folder_in_that_of_the_kubelet_does(tmp_path: Path) -> None:
     (tmp_path / UID).mkdir()
 
-    assert kept(BOTH, tmp_path, tmp_path / "none") == {UID}
+    assert kept(tmp_path, tmp_path / "none") == {UID}
 
 
-def test_either_of_them_is_enough(tmp_path: Path) -> None:
+def test_a_folder_that_a_stuck_volume_left_behind_keeps_nothing(tmp_path: Path) -> None:
     (tmp_path / "pods" / UID).mkdir(parents=True)
     (tmp_path / "groups/kubepods" / f"pod{OTHER}").mkdir(parents=True)
 
-    assert kept(BOTH, tmp_path / "pods", tmp_path / "groups") == BOTH
+    assert kept(tmp_path / "pods", tmp_path / "groups") == {OTHER}
 
 
-def test_a_machine_that_shows_neither_may_keep_all_of_them(tmp_path: Path) -> None:
+def test_a_node_without_pods_keeps_none(tmp_path: Path) -> None:
+    (tmp_path / "kubepods.slice").mkdir()
+
+    assert kept(tmp_path / "none", tmp_path) == frozenset()
+
+
+@pytest.mark.parametrize("static", ["0123456789abcdef0123456789abcdef", "0123456789abcdef0123456789abcdef01234567"])
+def test_a_static_pod_goes_by_a_hash_that_the_api_never_knows(tmp_path: Path, static: str) -> None:
+    (tmp_path / f"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{static}.slice").mkdir(parents=True)
+    (tmp_path / "kubepods.slice/kubepods-libpod_0a1b2c3d.slice").mkdir()
+
+    assert kept(tmp_path / "none", tmp_path) == frozenset()
+
+
+def test_a_machine_that_shows_neither_does_not_know(tmp_path: Path) -> None:
     (tmp_path / "system.slice").mkdir()
 
-    assert kept(BOTH, tmp_path / "none", tmp_path) == BOTH
+    assert kept(tmp_path / "none", tmp_path) is None

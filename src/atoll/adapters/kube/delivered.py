@@ -26,6 +26,10 @@ def _silent(_version: str) -> None:
     return None
 
 
+def _unheard() -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Reader(Generic[W, E]):
     """How one kind is read.
@@ -36,6 +40,7 @@ class Reader(Generic[W, E]):
         gone: after an object was seen, at a version. synced: the first list was delivered, at a version.
         dropped: an object of a name cannot be read, and why; None: nobody wants to know.
         reached: everything up to a version has been told; after each list, and as often as the server says so.
+        listing: a list begins: of what has come and gone since the last word, nothing will be told.
         by_uid: whether names are used again by other objects, as those of pods are.
         another: whether what has the same name is another object, so that the first is gone.
     """
@@ -48,6 +53,7 @@ class Reader(Generic[W, E]):
     synced: Callable[[str], E | None]
     dropped: Callable[[str, str], E | None]
     reached: Callable[[str], E | None] = _silent
+    listing: Callable[[], E | None] = _unheard
     by_uid: bool = False
     another: Callable[[E, E], bool] = _never
 
@@ -64,9 +70,11 @@ class Delivered(Generic[W, E]):
         self._raw_page = msgspec.json.Decoder(wire.Page[msgspec.Raw])
         self._one = msgspec.json.Decoder(reader.wanted)
 
-    def listing(self) -> None:
+    def listing(self) -> list[E]:
         """A list begins from its first page."""
         self._listed = set()
+        event = self._reader.listing()
+        return [] if event is None else [event]
 
     def page(self, body: bytes) -> tuple[wire.ListMeta, list[E]]:
         """Take one page.

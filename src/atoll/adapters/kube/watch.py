@@ -106,7 +106,7 @@ class _KindWatch(Generic[E]):
                 self._pause_s = min(self._pause_s * 2, BACKOFF_MAX_S)
 
     async def _list(self) -> str:
-        self._delivered.listing()
+        await self._put(self._delivered.listing())
         more = ""
         while True:
             answer = await self._client.read(f"{self._path}limit={PAGE}{more}")

@@ -1,28 +1,31 @@
-"""Which pods the node still keeps, whatever the API says: by names of folders that go with a pod's last process.
+"""Of which pods something runs, whatever the API says: by names of folders that go with a pod's last process.
 
-The kernel's control groups tell it, and so does the kubelet's own folder of pods. Only names are read: what lies below
-the kubelet's folder is not an agent's business, and a DaemonSet need not mount it.
+The kernel's control groups tell it. Where there are none of Kubernetes, the kubelet's own folder of pods does, which a
+DaemonSet need not mount: it is second, since a volume that cannot be unmounted keeps a pod's folder there for ever.
 """
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 _TIERS = frozenset({"burstable", "besteffort", "guaranteed"})
 _DEPTH = 4
+_UID = re.compile(r"(?<![0-9a-f])[0-9a-f]{8}(?:([-_])[0-9a-f]{4})(?:\1[0-9a-f]{4}){2}\1[0-9a-f]{12}(?![0-9a-f])")
+"""systemd's names of slices have _ in the place of -. A static pod goes by a hash, and the API never knows that."""
 
 
-def kept(uids: frozenset[str], pods: Path, cgroups: Path) -> frozenset[str]:
-    """Those of the pods that are there; all of them where neither folder can be read.
+def kept(pods: Path, cgroups: Path) -> frozenset[str] | None:
+    """UIDs of pods; None where neither folder can be read.
 
     Args:
         pods: the kubelet's folder with one folder per pod. cgroups: where the kernel's control groups are mounted.
     """
-    told = [names for names in (_names(pods), _groups(cgroups)) if names is not None]
-    if not told:
-        return uids
-    there = " ".join(name for names in told for name in names)
-    # systemd's names of slices have _ in the place of -.
-    return frozenset(uid for uid in uids if uid in there or uid.replace("-", "_") in there)
+    names = _groups(cgroups)
+    if names is None:
+        names = _names(pods)
+    if names is None:
+        return None
+    return frozenset(found[0].replace("_", "-") for name in names if (found := _UID.search(name)))
 
 
 def _names(folder: Path) -> list[str] | None:
@@ -35,7 +38,7 @@ def _names(folder: Path) -> list[str] | None:
 def _groups(folder: Path) -> list[str] | None:
     """Names of the control groups of pods; None where there is no control group of Kubernetes."""
     found = list(_below(folder, _DEPTH))
-    return found if any("kubepods" in name for name in found) else None
+    return [name for name in found if "pod" in name] if any("kubepods" in name for name in found) else None
 
 
 def _below(folder: Path, depth: int) -> Iterator[str]:

@@ -36,5 +36,5 @@ class RealMachine:
                 return await self.configz.ask(node)
             case AskDevices(pod):
                 return await self.devices.ask(pod)
-            case LookForPods(uids):
-                return Remaining(await asyncio.to_thread(kept, uids, self.folder / "pods", self.cgroups))
+            case LookForPods():
+                return Remaining(await asyncio.to_thread(kept, self.folder / "pods", self.cgroups))

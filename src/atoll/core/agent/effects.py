@@ -27,9 +27,7 @@ class AskDevices:
 
 @dataclass(frozen=True, slots=True)
 class LookForPods:
-    """See which of these pods, which the API has no more, the node still keeps. -> Remaining"""
-
-    uids: frozenset[str]
+    """See of which pods something runs. -> Remaining"""
 
 
 @dataclass(frozen=True, slots=True)

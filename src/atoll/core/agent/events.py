@@ -38,10 +38,10 @@ class Plugin:
 
 @dataclass(frozen=True, slots=True)
 class Resident:
-    """A pod on the agent's node that holds GPUs, or that hands them out.
+    """A pod on the agent's node; of one that neither holds GPUs nor hands them out, only that it is there.
 
     Attributes:
-        version: resourceVersion.
+        version: resourceVersion, "" of a pod of which nothing else is told.
         asking: its containers that ask for GPUs and live as long as the pod. inits: those that end before these start.
         given: what its status says that its containers got.
         admitted: the kubelet has let it in, and so given it GPUs: it says something of its containers.
@@ -95,6 +95,11 @@ class ResidentGone:
 
 
 @dataclass(frozen=True, slots=True)
+class ResidentsListing:
+    """The pods are listed anew: of one that has come and gone since the last word, nothing will be told."""
+
+
+@dataclass(frozen=True, slots=True)
 class ResidentsListed:
     """All pods of the node have been told."""
 
@@ -140,9 +145,9 @@ class DevicesTold:
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """Which of the pods that were asked about the node still keeps, though the API has them no more."""
+    """Pods of which something runs on the node, whatever the API says; None where the node does not show them."""
 
-    uids: frozenset[str]
+    uids: frozenset[str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +183,14 @@ class Tick:
 
 
 WatchedEvent = (
-    OwnNodeSeen | OwnNodeGone | ResidentSeen | ResidentGone | ResidentsListed | PublishedSeen | PublishedListed
+    OwnNodeSeen
+    | OwnNodeGone
+    | ResidentSeen
+    | ResidentGone
+    | ResidentsListing
+    | ResidentsListed
+    | PublishedSeen
+    | PublishedListed
 )
 Outcome = Looked | KubeletTold | DevicesTold | Remaining | Written | NotWritten | Renewed
 AgentEvent = WatchedEvent | Outcome | GpuSick | Tick

@@ -32,6 +32,7 @@ from atoll.core.agent.events import (
     ResidentGone,
     ResidentSeen,
     ResidentsListed,
+    ResidentsListing,
     WatchedEvent,
     Written,
 )
@@ -130,6 +131,7 @@ class KubeNodeApi:
                 gone=_resident_gone,
                 synced=lambda _: None,
                 reached=ResidentsListed,
+                listing=ResidentsListing,
                 dropped=lambda _name, _why: None,
                 by_uid=True,
             ),
@@ -144,9 +146,8 @@ class KubeNodeApi:
             ),
         )
 
-    def _resident(self, pod: own.Pod) -> ResidentSeen | None:
-        found = resident(pod, self._resources)
-        return None if found is None else ResidentSeen(found)
+    def _resident(self, pod: own.Pod) -> ResidentSeen:
+        return ResidentSeen(resident(pod, self._resources))
 
 
 class _Owner(wire.Struct, frozen=True):

@@ -41,12 +41,8 @@ def _sharing(strategy: str, replicas: str) -> str:
     return f"{replicas} replicas" if replicas.isdecimal() and int(replicas) > 1 else ""
 
 
-def resident(pod: wire.Pod, resources: tuple[str, ...]) -> Resident | None:
-    """None for a pod that neither holds GPUs nor hands them out.
-
-    Raises:
-        ValueError: a GPU quantity that is no whole number.
-    """
+def resident(pod: wire.Pod, resources: tuple[str, ...]) -> Resident:
+    """Raises: ValueError: a GPU quantity that is no whole number."""
     spec, status, metadata = pod.spec, pod.status, pod.metadata
     inits = spec.init_containers or ()
     lasting = [*(each for each in inits if each.restart_policy == "Always"), *spec.containers]
@@ -55,7 +51,7 @@ def resident(pod: wire.Pod, resources: tuple[str, ...]) -> Resident | None:
     statuses = [*(status.init_container_statuses or ()), *(status.container_statuses or ())]
     plugins = tuple(_plugins(pod, statuses))
     if not (asking or passing or plugins):
-        return None
+        return Resident(metadata.uid, metadata.namespace, metadata.name, "")
     given = ((each.name, _uuids(each, resources)) for each in statuses if each.name in asking)
     return Resident(
         uid=metadata.uid,
