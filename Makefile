@@ -26,18 +26,18 @@ KUBERNETES_VERSIONS ?= v1.34 v1.36
 VERSIONS_TESTS := acceptance observed_nodes stock_nodes kubelet_oracle binding_facts requeue_facts cluster_api \
 	ledger_protocol crds
 
-.PHONY: demo test check static e2e e2e-versions fuzz bench sim venv realkube stub chromium
+.PHONY: demo test check static e2e e2e-versions fuzz bench sim venv realkube libraries chromium
 
 demo: venv  ## the real services on a simulated cluster, in seconds, with no Kubernetes
 	@$(BIN)/atoll demo
 
-check: static stub  ## under a minute: format, lint, types, layers, every test that needs no cluster, no browser, no given data and no mutants
+check: static libraries  ## under a minute: format, lint, types, layers, every test that needs no cluster, no browser, no given data and no mutants
 	@ATOLL_EXAMPLES_PERCENT=$(CHECK_EXAMPLES_PERCENT) ATOLL_SIM_SEEDS=$(CHECK_SIM_SEEDS) \
 		$(PYTEST) -n 2 --dist loadgroup -m "not e2e and not browser and not limits" \
 		--ignore=tests/corpus --ignore=tests/vectors --ignore=tests/fuzz
 
 # One pytest run over everything, so that its closing line counts everything.
-test: static stub realkube chromium  ## check + vectors + corpus + browser + large files + samples of sim and fuzz + e2e; within 60 minutes on 2 cores
+test: static libraries realkube chromium  ## check + vectors + corpus + browser + large files + samples of sim and fuzz + e2e; within 60 minutes on 2 cores
 	@ATOLL_SIM_SEEDS=$(TEST_SIM_SEEDS) ATOLL_FUZZ_CASES=$(TEST_FUZZ_CASES) $(PYTEST)
 
 static: venv
@@ -46,10 +46,10 @@ static: venv
 	@$(BIN)/mypy && $(BIN)/mypy tests/conftest.py tests/realkube tests/tidy
 	@$(BIN)/lint-imports --no-logo --no-cache
 
-e2e: venv realkube  ## the tests on a real etcd, kube-apiserver, kube-controller-manager and kube-scheduler
+e2e: venv libraries realkube  ## the tests on a real etcd, kube-apiserver, kube-controller-manager and kube-scheduler
 	@$(PYTEST) -m e2e
 
-e2e-versions: venv  ## the acceptance cases, and what Atoll takes for granted, on KUBERNETES_VERSIONS; 5 minutes each, and 7 to build
+e2e-versions: venv libraries  ## the acceptance cases, and what Atoll takes for granted, on KUBERNETES_VERSIONS; 5 minutes each, and 7 to build
 	@for minor in $(KUBERNETES_VERSIONS); do \
 		export ATOLL_KUBERNETES=$$minor; \
 		bash tests/realkube/build.sh; \
@@ -63,7 +63,7 @@ fuzz: venv  ## FUZZ_CASES mutated valid inputs for each parser, on all cores; or
 sim: venv  ## seeded simulations: SIM_SEEDS of them, or the one given as SEED=
 	@ATOLL_SIM_SEEDS=$(SIM_SEEDS) ATOLL_SIM_SEED=$(SEED) $(PYTEST) tests/sim
 
-bench: venv realkube  ## the table of docs/benchmarks.md, measured here
+bench: venv libraries realkube  ## the table of docs/benchmarks.md, measured here
 	@$(BIN)/python -m bench
 
 venv: .venv/.synced
@@ -74,8 +74,9 @@ venv: .venv/.synced
 chromium:  ## the browser in which the report's page is tested
 	@bash .ci/chromium
 
-stub:  ## NVIDIA's library of machines that exist only on paper
-	@bash tests/nvml_stub/build.sh
+libraries:  ## of tests: NVIDIA's, of machines that exist only on paper, and a clock that can be set
+	@bash tests/library.sh nvml_stub nvml-stub/libnvidia-ml.so.1
+	@bash tests/library.sh clock_shift clock-shift/libclockshift.so
 
 realkube:
 	@bash tests/realkube/build.sh

@@ -210,3 +210,17 @@ def test_nodes_of_one_state_share_one_state_object(gpus: int):
     assert left.state is right.state
     assert isinstance(assess(left.state, wish(gpus)), Fit)
     assert left.state.free == mask(range(8))
+
+
+def test_closed_nodes_are_counted_by_reason_and_hidden_gpus_by_number():
+    fleet = fleet_of(
+        node("n0"),
+        node("n1", unconfirmed=1, hidden=2),
+        node("n2", unconfirmed=1, hidden=2),
+        node("n3", closed=Code.STALE_INVENTORY, unconfirmed=1),
+        node("n4", closed=Code.NODE_CLOSED),
+    )
+    fleet.drop("n4")
+
+    assert fleet.closed == {Code.UNCONFIRMED: 2, Code.STALE_INVENTORY: 1}
+    assert fleet.hidden == 4

@@ -88,13 +88,16 @@ class Installation:
         config["clientConnection"] = {**config.get("clientConnection", {}), "qps": 2000, "burst": 4000}
         return config
 
-    def start_serve(self, *, port: int | None = None, fault: str = "", wait: bool = True) -> Piece:
-        """Start one more `atoll serve`; on the extender's own port unless told otherwise."""
+    def start_serve(self, *, port: int | None = None, fault: str = "", wait: bool = True, **variables: str) -> Piece:
+        """Start one more `atoll serve`; on the extender's own port unless told otherwise.
+
+        Args: variables: of its environment.
+        """
         listen = f"{LOOPBACK}:{port or self.port}"
         command: list[str | Path] = [*ATOLL, "serve", "--kubeconfig", self.kubeconfig, "--listen", listen]
         command += ["--cert-dir", self.certificates, "--namespace", NAMESPACE]
-        if fault:
-            command = ["env", f"ATOLL_FAULT={fault}", *command]
+        variables |= {"ATOLL_FAULT": fault} if fault else {}
+        command = ["env", *(f"{name}={value}" for name, value in variables.items()), *command]
         piece = self.plane.run(f"serve-{next(self.replicas)}", command)
         if wait:
             piece.wait_until(lambda: self.ready(port))

@@ -10,7 +10,7 @@ from tests.realkube.api import Json, wait_until
 from tests.realkube.fake_plugin import VISIBLE, Gpu
 from tests.realkube.gpu_allocator import GpuAllocator
 from tests.realkube.harness import ControlPlane
-from tests.realkube.real_agent import RealAgent, gpu_uuid, printed_roles
+from tests.realkube.real_agent import NAMESPACE, RealAgent, gpu_uuid, printed_roles
 from tests.realkube.real_node import FEATURES, RealNode
 
 PCIE = [["X" if a == b else "PIX" if a // 4 == b // 4 else "SYS" for b in range(8)] for a in range(8)]
@@ -57,6 +57,16 @@ class Site:
     def observes(self, node: str) -> bool:
         """Whether the node's agent says that Restricted is possible."""
         return any(each["restricted"] for each in self.told(node).get("capabilities") or ())
+
+    def holders(self, node: str) -> set[str]:
+        """UIDs of the pods that the agent names."""
+        return {each["podUID"] for each in self.told(node).get("containers") or ()}
+
+    def lease(self, node: str) -> str:
+        """When its agent last renewed its Lease, by the agent's clock."""
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/atoll-agent.{node}"
+        renewed: str = self.atoll.api.get(path)["spec"]["renewTime"]
+        return renewed
 
     def held(self, node: str) -> dict[str, frozenset[str]]:
         """UUIDs by pod, as the agent has read them back."""

@@ -8,8 +8,22 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.e2e.installation import KINDS
-from tests.e2e.observed_site import RESTRICTED, Site, observed_site
+from tests.e2e.observed_site import Site, observed_site
+from tests.e2e.one_node import (
+    NODE,
+    POLICY,
+    ask,
+    delete_inventory,
+    kill_agent,
+    kill_service,
+    make_whole,
+    other_island,
+    restart_api_server,
+    restart_kubelet,
+    restart_plugin,
+    runs,
+    until_held,
+)
 from tests.realkube import fleet
 from tests.realkube.api import wait_until
 from tests.realkube.namespaces import needs_mounts
@@ -18,23 +32,17 @@ from tests.realkube.real_node import RealNode
 
 pytestmark = [pytest.mark.e2e, needs_mounts]
 
-NODE = "n-best-effort"
-
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    with observed_site(["best-effort"]) as whole:
+    with observed_site([POLICY]) as whole:
         yield whole
 
 
 @pytest.fixture(autouse=True)
 def healthy(site: Site) -> Iterator[None]:
     yield
-    site.nodes[NODE].cri.stuck.clear()
-    site.agents[NODE].write_machine()
-    fleet.remove_all(site.atoll.api)
-    whole = "the node to be whole again"
-    wait_until(lambda: site.observes(NODE) and not site.held(NODE), whole, 60, lambda: str(site.told(NODE)))
+    make_whole(site)
 
 
 @pytest.fixture
@@ -45,65 +53,6 @@ def node(site: Site) -> RealNode:
 @pytest.fixture
 def agent(site: Site) -> RealAgent:
     return site.agents[NODE]
-
-
-def ask(site: Site, name: str, gpus: int = 4) -> None:
-    site.atoll.pod(name, gpus, [site.boxes[NODE]], annotations=RESTRICTED)
-
-
-def runs(site: Site, name: str, gpus: int = 4) -> frozenset[str]:
-    """Ask for an island; what its container sees."""
-    ask(site, name, gpus)
-    seen = site.running(name)[1]
-    assert any(seen <= island for island in site.boxes[NODE].islands)
-    return seen
-
-
-def until_held(site: Site, **pods: frozenset[str]) -> None:
-    """Wait until the agent says so of exactly these pods."""
-    wait_until(lambda: site.held(NODE) == pods, f"{sorted(pods)} to be read back", 60, lambda: str(site.held(NODE)))
-
-
-def other_island(site: Site, taken: frozenset[str]) -> frozenset[str]:
-    return next(island for island in site.boxes[NODE].islands if island != taken)
-
-
-def kill_agent(site: Site) -> None:
-    site.agents[NODE].stop()
-    site.agents[NODE].start()
-
-
-def kill_service(site: Site) -> None:
-    site.atoll.serve.kill()
-    site.atoll.serve.start()
-    site.atoll.serve.wait_until(site.atoll.ready)
-
-
-def restart_kubelet(site: Site) -> None:
-    """A kubelet that starts removes every socket of its folder, and makes its own anew; a device plugin registers when
-    it sees that."""
-    node = site.nodes[NODE]
-    piece = node.plane.pieces[f"kubelet-{NODE}"]
-    socket = node.folder / "plugins" / "kubelet.sock"
-    piece.kill()
-    node.plugin.stop()
-    socket.unlink()
-    piece.start()
-    piece.wait_until(socket.is_socket)
-    node.plugin.start()
-
-
-def restart_plugin(site: Site) -> None:
-    site.nodes[NODE].plugin.stop()
-    site.nodes[NODE].plugin.start()
-
-
-def delete_inventory(site: Site) -> None:
-    site.atoll.api.delete(f"{KINDS}/gpunodes/{NODE}")
-
-
-def restart_api_server(site: Site) -> None:
-    site.nodes[NODE].plane.restart_apiserver()
 
 
 FAULTS: list[Callable[[Site], None]] = [
@@ -169,6 +118,24 @@ def test_the_gpus_of_a_pod_deleted_by_force_are_held_until_its_containers_end(si
 
     site.running("second")
     wait_until(lambda: "first" not in site.held(NODE), "the first to be let go")
+
+
+def test_of_a_pod_that_came_and_was_deleted_by_force_without_an_agent_the_next_one_knows(
+    site: Site, node: RealNode, agent: RealAgent
+) -> None:
+    agent.stop()
+    runs(site, "first")
+    uid = site.atoll.api.get(f"{fleet.pods_in()}/first")["metadata"]["uid"]
+    node.cri.stuck.add(uid)
+    fleet.remove(site.atoll.api, "first")
+    agent.start()
+
+    ask(site, "second")
+    wait_until(lambda: uid in site.holders(NODE), "it to be told of", 60)
+    assert "not read back yet" in site.atoll.waits_with("second", "Unconfirmed")
+    node.cri.stuck.clear()
+
+    site.running("second")
 
 
 def test_a_container_whose_checkpoint_was_lost_keeps_what_it_had(site: Site, node: RealNode) -> None:

@@ -43,5 +43,5 @@ def write(path: Path, told: Json) -> None:
 def environment(path: Path) -> dict[str, str]:
     """Of a program that is to find this machine."""
     if not LIBRARY.exists():
-        raise AssertionError(f"{LIBRARY} is missing: run `make stub` (needs gcc)")
+        raise AssertionError(f"{LIBRARY} is missing: run `make libraries` (needs gcc)")
     return {**os.environ, "LD_LIBRARY_PATH": str(LIBRARY.parent), "NVML_STUB_MACHINE": str(path)}

@@ -80,6 +80,14 @@ class FakeCri:
                 if self.sandboxes[each.sandbox].config.metadata.uid == pod_uid:
                     _finish(each)
 
+    def end_all(self) -> None:
+        """The machine goes down, and every process with it."""
+        with self.lock:
+            for each in self.containers.values():
+                _finish(each)
+            for sandbox in self.sandboxes.values():
+                sandbox.ready = False
+
 
 def _finish(container: Container) -> None:
     container.state, container.finished = cri.CONTAINER_EXITED, container.finished or time.time_ns()

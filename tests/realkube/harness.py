@@ -185,7 +185,7 @@ class ControlPlane:
         piece = self.pieces["kube-apiserver"]
         piece.kill()
         piece.start()
-        piece.wait_until(self._api_is_ready)
+        piece.wait_until(self.answers)
 
     # Starting, in order.
 
@@ -230,7 +230,7 @@ class ControlPlane:
         if self.feature_gates:
             gates = (f"{name}={str(on).lower()}" for name, on in self.feature_gates.items())
             command.append(f"--feature-gates={','.join(gates)}")
-        self.run("kube-apiserver", command).wait_until(self._api_is_ready)
+        self.run("kube-apiserver", command).wait_until(self.answers)
 
     def _start_controllers(self) -> None:
         pair = self.authority.client("system:kube-controller-manager")
@@ -265,7 +265,7 @@ class ControlPlane:
         answer = self.api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
         return bool(answer["status"]["allowed"])
 
-    def _api_is_ready(self) -> bool:
+    def answers(self) -> bool:
         with contextlib.suppress(OSError, ApiError):
             return self.api.text("/readyz") == "ok"
         return False

@@ -60,7 +60,8 @@ class RealAgent:
         plane.api.create(pods, self.plugin_pod())
         self.kubeconfig = plane.service_account(ACCOUNT, NAMESPACE, plane.api.create(pods, self.agent_pod()))
 
-    def start(self) -> None:
+    def start(self, program: Sequence[str] = _ATOLL, **variables: str) -> None:
+        """Args: program: in the place of today's `atoll`. variables: of its environment."""
         folder = self.node.folder
         options = {
             "--node": self.node.name,
@@ -70,10 +71,10 @@ class RealAgent:
             "--kubelet-dir": folder / "root",
             "--kubelet-host": LOOPBACK,
         }
-        variables = {name: value for name, value in stub.environment(self.machine).items() if name in STUB_VARIABLES}
-        told = [f"{name}={value}" for name, value in variables.items()]
+        stubbed = {name: value for name, value in stub.environment(self.machine).items() if name in STUB_VARIABLES}
+        told = [f"{name}={value}" for name, value in {**stubbed, **variables}.items()]
         words = [str(word) for option in options.items() for word in option]
-        self.piece = self.node.plane.run(f"agent-{self.node.name}", ["env", *told, *_ATOLL, "agent", *words])
+        self.piece = self.node.plane.run(f"agent-{self.node.name}", ["env", *told, *program, "agent", *words])
 
     def stop(self) -> None:
         self.piece.kill()

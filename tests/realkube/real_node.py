@@ -6,6 +6,7 @@ told not to use. Needs to be root.
 
 import os
 import shlex
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,8 @@ from tests.realkube.harness import ControlPlane, free_port
 
 SYSCTLS = {"kernel/panic": "10", "kernel/panic_on_oops": "1", "vm/overcommit_memory": "1"}
 """A kubelet writes these on its machine; here it finds them written."""
+
+BOOT_ID = "kernel/random/boot_id"
 
 FEATURES = {"v1.34": {"ResourceHealthStatus": True, "InPlacePodVerticalScaling": False}}.get(KUBERNETES, {})
 """For a control plane that these nodes join. Unless told to, a v1.34 kubelet does not write what a container got; and
@@ -84,6 +87,20 @@ class RealNode:
         self.plane.pieces[f"kubelet-{self.name}"].kill()
         self.cri.stop()
 
+    def crash(self) -> None:
+        """The machine goes down: nothing of it runs any more. The next start is another boot."""
+        self.plugin.stop()
+        self.plane.pieces[f"kubelet-{self.name}"].kill()
+        self.cri.end_all()
+        (self.folder / "plugins" / "kubelet.sock").unlink()
+        self._sysctl(BOOT_ID).write_text(f"{uuid.uuid4()}\n")
+
+    def boot(self) -> None:
+        piece = self.plane.pieces[f"kubelet-{self.name}"]
+        piece.start()
+        piece.wait_until((self.folder / "plugins" / "kubelet.sock").is_socket)
+        self.plugin.start()
+
     def _mounts(self) -> list[str]:
         """What the kubelet sees in place of the machine's own."""
         plugins = "/var/lib/kubelet/device-plugins"
@@ -94,11 +111,15 @@ class RealNode:
             f"mount -t tmpfs none /var/lib && mkdir -p {plugins}",
             f"mount --bind {self.folder / 'plugins'} {plugins}",
         ]
-        for path, value in SYSCTLS.items():
-            mine = self.folder / "sysctls" / path.replace("/", "-")
-            mine.write_text(f"{value}\n")
+        for path, value in {**SYSCTLS, BOOT_ID: uuid.uuid4()}.items():
+            mine = self._sysctl(path)
+            if not mine.exists():
+                mine.write_text(f"{value}\n")
             mounts.append(f"mount --bind {mine} /proc/sys/{path}")
         return mounts
+
+    def _sysctl(self, path: str) -> Path:
+        return self.folder / "sysctls" / path.replace("/", "-")
 
     def _config(self) -> dict[str, object]:
         socket = f"unix://{self.folder / 'cri.sock'}"

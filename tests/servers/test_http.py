@@ -17,6 +17,7 @@ from aiohttp import web
 
 from atoll.adapters.certificates import CertificateFiles, ensure_certificates
 from atoll.adapters.faults import Faults
+from atoll.core.reasons import Code
 from atoll.servers.extender import Extender
 from atoll.servers.http import BODY_BYTES_MAX, Service, runner
 from atoll.servers.metrics import Metrics
@@ -25,7 +26,16 @@ from atoll.services.scheduling import Statistics
 from tests.servers.calls import ToldScheduling, bind_body, filter_body, go_json, pod_json
 
 STATISTICS = Statistics(
-    ready=True, leading=False, nodes=2, pods=4, grants=1, waiting=3, attempts=0, ledgers_in_flight=0
+    ready=True,
+    leading=False,
+    nodes=2,
+    closed={Code.STALE_INVENTORY: 1},
+    hidden=2,
+    pods=4,
+    grants=1,
+    waiting=3,
+    attempts=0,
+    ledgers_in_flight=0,
 )
 
 
@@ -198,6 +208,8 @@ def test_metrics_count_calls_refusals_and_the_state_of_the_moment(files: Certifi
             "atoll_ready 1.0",
             "atoll_leader 0.0",
             "atoll_waiting_pods 3.0",
+            'atoll_nodes_closed{code="StaleInventory"} 1.0',
+            "atoll_gpus_hidden 2.0",
         ):
             assert line in lines
 

@@ -6,6 +6,7 @@ each class of request keeps its buckets in order of rank, and each bucket its na
 only when something stale comes to their top, so a pick costs the same at ten and at a million nodes.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from atoll.core.assess import class_of
 from atoll.core.buckets import Bucket, Order
 from atoll.core.choose import judge
 from atoll.core.node_state import NodeState
+from atoll.core.reasons import Code
 from atoll.core.request import GpuRequest
 from atoll.core.sentences import BETTER_ELSEWHERE, UNKNOWN_NODE, reason
 from atoll.core.snapshot import Snapshot
@@ -60,6 +62,21 @@ class Fleet:
     @property
     def any_enforced(self) -> bool:
         return self._enforced > 0
+
+    @property
+    def closed(self) -> dict[Code, int]:
+        """How many nodes take no Restricted pod at all now, by reason."""
+        found: Counter[Code] = Counter()
+        for state, bucket in self._buckets.items():
+            code = state.closed or (Code.UNCONFIRMED if state.unconfirmed else None)
+            if code is not None and bucket.size:
+                found[code] += bucket.size
+        return dict(found)
+
+    @property
+    def hidden(self) -> int:
+        """How many GPUs are held by owners of whom nobody knows which they have."""
+        return sum(state.hidden * bucket.size for state, bucket in self._buckets.items())
 
     def get(self, name: str) -> NodeView | None:
         return self._views.get(name)

@@ -82,6 +82,15 @@ class _Live(Collector):
             "atoll_waiting_pods", "Pods that filter refused and that are not bound", value=now.waiting
         )
         yield GaugeMetricFamily("atoll_nodes", "Nodes that are known", value=now.nodes)
+        closed = GaugeMetricFamily(
+            "atoll_nodes_closed", "Nodes that take no Restricted pod now, by reason code", labels=["code"]
+        )
+        for code, nodes in sorted(now.closed.items()):
+            closed.add_metric([code], nodes)
+        yield closed
+        yield GaugeMetricFamily(
+            "atoll_gpus_hidden", "GPUs held by owners of whom nobody knows which they have", value=now.hidden
+        )
         yield GaugeMetricFamily("atoll_pods", "GPU pods that are known", value=now.pods)
         yield GaugeMetricFamily("atoll_grants", "Grants that the ledgers name", value=now.grants)
         yield GaugeMetricFamily("atoll_binds_in_flight", "Pods on their way to a node", value=now.attempts)

@@ -53,6 +53,8 @@ class Statistics:
     ready: bool
     leading: bool
     nodes: int
+    closed: Mapping[Code, int]  # nodes that take no Restricted pod now, by reason
+    hidden: int  # GPUs held by owners of whom nobody knows which they have
     pods: int
     grants: int
     waiting: int
@@ -97,6 +99,8 @@ class Scheduling:
             ready=self.ready,
             leading=self._leading,
             nodes=len(self._mirror.nodes),
+            closed=self._mirror.fleet.closed,
+            hidden=self._mirror.fleet.hidden,
             pods=len(self._mirror.pods),
             grants=self._mirror.grants,
             waiting=len(self._waiting),

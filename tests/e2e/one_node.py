@@ -1,0 +1,77 @@
+"""One observed node, and what can happen to it, for tests of faults."""
+
+from tests.e2e.installation import KINDS
+from tests.e2e.observed_site import RESTRICTED, Site
+from tests.realkube import fleet
+from tests.realkube.api import wait_until
+
+NODE = "n-best-effort"
+POLICY = NODE.removeprefix("n-")
+
+
+def make_whole(site: Site) -> None:
+    """Take all pods away and undo what a test did, until the node is as it was at the start."""
+    site.nodes[NODE].cri.stuck.clear()
+    site.agents[NODE].write_machine()
+    fleet.remove_all(site.atoll.api)
+    whole = "the node to be whole again"
+    wait_until(lambda: site.observes(NODE) and not site.held(NODE), whole, 60, lambda: str(site.told(NODE)))
+
+
+def ask(site: Site, name: str, gpus: int = 4) -> None:
+    site.atoll.pod(name, gpus, [site.boxes[NODE]], annotations=RESTRICTED)
+
+
+def runs(site: Site, name: str, gpus: int = 4) -> frozenset[str]:
+    """Ask for an island; what its container sees."""
+    ask(site, name, gpus)
+    seen = site.running(name)[1]
+    assert any(seen <= island for island in site.boxes[NODE].islands)
+    return seen
+
+
+def until_held(site: Site, **pods: frozenset[str]) -> None:
+    """Wait until the agent says so of exactly these pods."""
+    wait_until(lambda: site.held(NODE) == pods, f"{sorted(pods)} to be read back", 60, lambda: str(site.held(NODE)))
+
+
+def other_island(site: Site, taken: frozenset[str]) -> frozenset[str]:
+    return next(island for island in site.boxes[NODE].islands if island != taken)
+
+
+def kill_agent(site: Site) -> None:
+    site.agents[NODE].stop()
+    site.agents[NODE].start()
+
+
+def kill_service(site: Site) -> None:
+    site.atoll.serve.kill()
+    site.atoll.serve.start()
+    site.atoll.serve.wait_until(site.atoll.ready)
+
+
+def restart_kubelet(site: Site) -> None:
+    """A kubelet that starts removes every socket of its folder, and makes its own anew; a device plugin registers when
+    it sees that."""
+    node = site.nodes[NODE]
+    piece = node.plane.pieces[f"kubelet-{NODE}"]
+    socket = node.folder / "plugins" / "kubelet.sock"
+    piece.kill()
+    node.plugin.stop()
+    socket.unlink()
+    piece.start()
+    piece.wait_until(socket.is_socket)
+    node.plugin.start()
+
+
+def restart_plugin(site: Site) -> None:
+    site.nodes[NODE].plugin.stop()
+    site.nodes[NODE].plugin.start()
+
+
+def delete_inventory(site: Site) -> None:
+    site.atoll.api.delete(f"{KINDS}/gpunodes/{NODE}")
+
+
+def restart_api_server(site: Site) -> None:
+    site.nodes[NODE].plane.restart_apiserver()
