@@ -1,6 +1,6 @@
 """The outsides that Atoll's services need, as interfaces that Atoll owns.
 
-`ClusterApi` and `NodeApi` have one real adapter and one fake each, and both pass the same contract tests
+`ClusterApi`, `NodeApi` and `ProbeApi` have one real adapter and one fake each, and both pass the same contract tests
 (`tests/contract`).
 """
 
@@ -11,6 +11,7 @@ from atoll.core.agent import effects as agent_effects
 from atoll.core.agent import events as agent_events
 from atoll.core.effects import ApiEffect
 from atoll.core.events import Outcome, WatchEvent
+from atoll.core.probe import Listed, Make, NotMade, Remove
 
 
 class ClusterApi(Protocol):
@@ -48,6 +49,22 @@ class NodeMachine(Protocol):
 
     def watch(self) -> AsyncIterator[agent_events.GpuSick]:
         """What the driver reports of GPUs while it runs."""
+        ...
+
+
+class ProbeApi(Protocol):
+    """The pods of probes on one node."""
+
+    async def list(self) -> Listed:
+        """Those that are there now. Raises: AtollError: nobody says."""
+        ...
+
+    async def make(self, effect: Make) -> NotMade | None:
+        """None: it is there, and will be listed. Raises: AtollError: no answer."""
+        ...
+
+    async def remove(self, effect: Remove) -> None:
+        """Begin to delete one. Raises: AtollError: it is refused, or no answer."""
         ...
 
 

@@ -76,9 +76,12 @@ def test_a_node_that_says_nothing_is_a_node_all_the_same() -> None:
     assert node() == OwnNode("n1", "u")
 
 
-def test_a_pod_without_gpus_does_not_concern_the_agent() -> None:
-    assert pod(container("main")) is None
-    assert pod(container("main", 0, image="example.com/train:1")) is None
+BARE = Resident("p-uid", "ml", "p", "")
+
+
+def test_of_a_pod_without_gpus_the_agent_knows_only_that_it_is_there() -> None:
+    assert pod(container("main")) == BARE
+    assert pod(container("main", 0, image="example.com/train:1")) == BARE
 
 
 def test_what_each_container_got_stands_in_its_status() -> None:
@@ -144,10 +147,10 @@ def test_a_device_plugin_is_known_by_its_image_and_each_start_of_it_is_another_l
 def test_what_only_calls_itself_a_device_plugin_is_none(mounts: str, state: str) -> None:
     image = "nowhere.example/k8s-device-plugin:v9"
 
-    assert pod(container("p", image=image), mounts=mounts, containerStatuses=[status("p", state=state)]) is None
+    assert pod(container("p", image=image), mounts=mounts, containerStatuses=[status("p", state=state)]) == BARE
 
 
 def test_a_feature_discovery_of_the_same_image_is_no_device_plugin() -> None:
     name, image = "gpu-feature-discovery-ctr", "nvcr.io/nvidia/k8s-device-plugin:v0.17.1"
 
-    assert pod(container(name, image=image), mounts=FOLDER, containerStatuses=[status(name)]) is None
+    assert pod(container(name, image=image), mounts=FOLDER, containerStatuses=[status(name)]) == BARE

@@ -170,6 +170,42 @@ def test_our_own_inventory_describes_its_node():
     assert found.machine.topology.devices[0].numa == 1
 
 
+def agents_inventory(name: str, **status: object) -> Json:
+    made = {"nodeUID": f"uid-{name}", "source": "agent", "devices": [{"index": 0, "uuid": gpu_uuid(0)}], **status}
+    return {"kind": "GPUNode", "apiVersion": "atoll.dev/v1alpha1", "metadata": {"name": name}, "status": made}
+
+
+POLICIES = {"topologyManagerPolicy": "restricted", "topologyManagerScope": "pod", "cpuManagerPolicy": "none"}
+
+
+def test_an_agents_inventory_tells_how_the_kubelet_admits_what_hands_out_gpus_and_who_got_which():
+    held = {"namespace": "team", "pod": "p", "container": "main", "uuids": [gpu_uuid(0)], "podUID": "uid-p"}
+    told = agents_inventory(
+        "n1",
+        kubelet=POLICIES,
+        devicePlugin={"name": "nvidia-device-plugin", "version": "v0.17.1"},
+        containers=[held, {**held, "podUID": "uid-q", "uuids": []}],
+    )
+
+    seen = picture(told)
+
+    (found,) = seen.nodes
+    assert found.machine.kubelet.topology_manager == "restricted"
+    assert found.machine.kubelet.topology_manager_scope == "pod"
+    ((source, record),) = found.machine.allocations
+    assert (source.format, record.pod_uid, record.devices) == (Format.GPU_NODE, "uid-p", (("", (gpu_uuid(0),)),))
+    (plugin,) = (each for each in seen.components if each.role is Role.DEVICE_PLUGIN)
+    assert (plugin.name, plugin.version, plugin.nodes) == ("nvidia-device-plugin", "v0.17.1", ("n1",))
+
+
+def test_a_device_plugin_that_a_workload_tells_of_is_not_told_again_by_an_agent():
+    told = agents_inventory("n1", kubelet=POLICIES, devicePlugin={"name": "nvidia-device-plugin", "version": "v0.17.1"})
+
+    found = picture(told, daemon_set("plugin", PLUGIN))
+
+    assert len([each for each in found.components if each.role is Role.DEVICE_PLUGIN]) == 1
+
+
 def test_events_count_that_bear_on_gpus():
     found = picture(
         pod("p", 4),
@@ -406,6 +442,9 @@ def test_nodes_of_one_model_share_what_is_equal_whatever_the_server_adds_to_each
         uid = f"5e3d0a7b-0000-4000-8000-0000000000{name[1:]:0>2}"
         made = json.loads(gpu_node_json(Inventory(name, uid, Source.PUBLISHED, load("l40s-2x4", name))))
         made["metadata"] |= {"resourceVersion": f"1{name[1:]}", "generation": int(name[1:])}
+        made["status"] |= {"podsVersion": f"7{name[1:]}", "bootID": uid, "containers": [
+            {"namespace": "ml", "pod": name, "container": "c", "uuids": [f"GPU-{uid}"], "podUID": f"{name}-uid"}
+        ]}  # fmt: skip
         return {"kind": "GPUNode", **made}
 
     first, second = picture(inventory("n1"), inventory("n2")).nodes

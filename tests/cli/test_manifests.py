@@ -165,6 +165,17 @@ def test_an_audit_may_read_and_nothing_else():
     assert [rule["verbs"] for rule in role["rules"] if "configmaps" in rule.get("resources", ())] == [["get"]]
 
 
+def test_one_that_probes_may_make_and_delete_pods_in_one_namespace():
+    objects = printed("audit-rbac", "--probe", "lab")
+
+    (role,) = (each for each in objects if each["kind"] == "Role")
+    assert role["metadata"]["namespace"] == "lab"
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "create", "delete"]}]
+    (binding,) = (each for each in objects if each["kind"] == "RoleBinding")
+    assert binding["subjects"][0]["name"] == "atoll-audit"
+    assert CliRunner().invoke(app, ["audit-rbac", "--probe", "No Such"]).exit_code == 2
+
+
 def test_the_scheduler_configuration_is_one_document_whose_first_profile_is_ours():
     (config,) = printed("scheduler-config", "--extender-url", "https://10.0.0.1:8443/", "--cert-dir", "/etc/atoll/")
 

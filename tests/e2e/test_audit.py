@@ -4,7 +4,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from atoll.adapters.kube import manifests
 from tests.e2e.audit_scene import DEPLOY, LAB, PUBLISHED, REJECTED, SHOP, UNEXPECTED, Scene, bundle
 from tests.e2e.installation import ATOLL, KINDS, atoll
 from tests.realkube import fleet
-from tests.realkube.api import ApiError, Json, wait_until
+from tests.realkube.api import Json, wait_until
 from tests.realkube.harness import ControlPlane, free_port
 
 pytestmark = pytest.mark.e2e
@@ -55,23 +55,13 @@ def auditor(scene: Scene) -> Path:
     scene.plane.apply(atoll("manifests", "audit-rbac"))
     path = scene.plane.service_account(manifests.AUDIT_ACCOUNT, manifests.NAMESPACE)
     account = scene.plane.connect(path)
-    wait_until(lambda: allowed(lambda: account.items("/api/v1/pods")), "the auditor's rights to be in force")
+    wait_until(lambda: fleet.allowed(lambda: account.items("/api/v1/pods")), "the auditor's rights to be in force")
     return path
 
 
 @pytest.fixture(scope="module")
 def report(auditor: Path) -> Json:
     return run("audit", "--kubeconfig", auditor, "-o", "json").report
-
-
-def allowed(call: Callable[[], object]) -> bool:
-    try:
-        call()
-    except ApiError as error:
-        if error.status != 403:
-            raise
-        return False
-    return True
 
 
 def finding(report: Json, code: str) -> Json:
@@ -355,10 +345,10 @@ def test_nothing_is_written_and_could_not_be(scene: Scene, auditor: Path) -> Non
 
     account = scene.plane.connect(auditor)
     for path in (*kinds, "/api/v1/namespaces/default/events", f"{fleet.pods_in(LAB)}/llm-0/exec?command=id"):
-        assert not allowed(lambda path=path: account.create(path, {}))  # type: ignore[misc]
-    assert not allowed(lambda: account.get(f"{fleet.NODES}/train-1/proxy/configz"))
-    assert not allowed(lambda: account.items("/api/v1/secrets"))
-    assert not allowed(lambda: account.patch(f"{fleet.NODES}/train-1", {"metadata": {"labels": {"a": "b"}}}))
+        assert not fleet.allowed(lambda path=path: account.create(path, {}))  # type: ignore[misc]
+    assert not fleet.allowed(lambda: account.get(f"{fleet.NODES}/train-1/proxy/configz"))
+    assert not fleet.allowed(lambda: account.items("/api/v1/secrets"))
+    assert not fleet.allowed(lambda: account.patch(f"{fleet.NODES}/train-1", {"metadata": {"labels": {"a": "b"}}}))
 
 
 def without(scene: Scene, *resources: str) -> Json:

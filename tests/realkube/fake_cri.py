@@ -73,6 +73,12 @@ class FakeCri:
                 if each.state == cri.CONTAINER_RUNNING and each.sandbox in self.sandboxes
             }
 
+    def log_of(self, container: Container) -> Path:
+        """Never empty: a kubelet that removes a container removes every file that begins with the path of its log."""
+        folder: str = self.sandboxes[container.sandbox].config.log_directory
+        path: str = container.config.log_path
+        return Path(folder) / path
+
     def end(self, pod_uid: str) -> None:
         """Let a pod's containers come to their end, as if their work were done."""
         with self.lock:
@@ -202,6 +208,9 @@ class _Runtime(services.RuntimeServiceServicer):  # type: ignore[misc, name-defi
     def StartContainer(self, request: Any, context: Any) -> Any:
         container = self.box.containers[request.container_id]
         container.state, container.started = cri.CONTAINER_RUNNING, time.time_ns()
+        log = self.box.log_of(container)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.touch()
         return cri.StartContainerResponse()
 
     @_locked
@@ -259,6 +268,7 @@ class _Runtime(services.RuntimeServiceServicer):  # type: ignore[misc, name-defi
                 reason="Completed" if found.state == cri.CONTAINER_EXITED else "",
                 labels=found.config.labels,
                 annotations=found.config.annotations,
+                log_path=str(self.box.log_of(found)),
             )
         )
 

@@ -8,7 +8,7 @@ import contextlib
 import http.client
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
 from tests.realkube.api import Api, ApiError, Json, wait_until
@@ -95,6 +95,17 @@ def wait_refused(api: Api, name: str, namespace: str = "default", timeout_s: flo
     """Wait until the scheduler has refused a pod, and return the message of its PodScheduled condition."""
     pod = api.wait_for(f"{pods_in(namespace)}/{name}", lambda pod: _refusal(pod) is not None, timeout_s)
     return _refusal(pod) or ""
+
+
+def allowed(call: Callable[[], object]) -> bool:
+    """Whether a call is not forbidden, whatever else may be wrong with it."""
+    try:
+        call()
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        return False
+    return True
 
 
 def remove(api: Api, name: str, namespace: str = "default") -> None:

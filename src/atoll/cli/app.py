@@ -5,11 +5,14 @@ Exit codes in kubectl's manner: 0 done, 1 refused or failed, 2 wrong usage or a 
 
 import os
 import sys
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from atoll.cli import manifests, snapshot
 from atoll.cli.agent import agent
+from atoll.cli.audit.probe import audit_probe
 from atoll.cli.audit.verb import audit
 from atoll.cli.demo.verb import demo
 from atoll.cli.options import FAILED, UNUSABLE
@@ -19,8 +22,20 @@ from atoll.cli.topology.render import topology_render
 from atoll.cli.topology.show import topology_show
 from atoll.core.errors import AtollError, DumpError, printable
 
+
+class Verbs(TyperGroup):
+    """Verbs of two words beside one of the first word alone: what follows `audit` is a file, unless it is `probe`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:  # noqa: ANN401 - typer's
+        two = " ".join(args[:2])
+        if two in self.commands:
+            return two, self.commands[two], args[2:]
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
     name="atoll",
+    cls=Verbs,
     help="Whole GPU islands for Kubernetes: one topology domain, or wait and be told why.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -30,6 +45,7 @@ topology = typer.Typer(name="topology", help="What is known of a node's GPUs.", 
 
 app.command()(demo)
 app.command()(audit)
+app.command("audit probe")(audit_probe)
 app.command()(serve)
 app.command()(agent)
 topology.command("show")(topology_show)

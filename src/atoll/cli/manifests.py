@@ -65,9 +65,13 @@ def audit_rbac(
     service_account: Annotated[
         str, typer.Option(metavar="NAME", callback=object_name, help="As which `atoll audit` reads.")
     ] = made.AUDIT_ACCOUNT,
+    probe: Annotated[
+        str, typer.Option(metavar="NAMESPACE", help="Where `atoll audit probe` may make and delete pods, too.")
+    ] = "",
 ) -> None:
     """Print a service account for `atoll audit` and the role that reads what it looks at, and nothing else."""
-    typer.echo(made.yaml_of(made.audit_rbac(namespace, service_account)), nl=False)
+    probes_in = object_name(probe) if probe else ""
+    typer.echo(made.yaml_of(made.audit_rbac(namespace, service_account, probes_in)), nl=False)
 
 
 @app.command()

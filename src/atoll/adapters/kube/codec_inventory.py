@@ -39,7 +39,7 @@ def inventory_of(node: wire.GpuNode) -> Inventory | None:
         _nics_of(status.nics, len(devices)),
         nics_known=status.nics_known,
     )
-    parts, given = _parts_of(status), tuple(_given_of(each) for each in status.containers)
+    parts, given = _parts_of(status), tuple(given_of(each) for each in status.containers)
     return Inventory(
         node.metadata.name,
         status.node_uid,
@@ -130,7 +130,7 @@ def _wire_plugin(parts: StockParts) -> wire.DevicePlugin:
     return wire.DevicePlugin(parts.plugin, parts.version, parts.sharing)
 
 
-def _given_of(each: wire.GivenContainer) -> Given:
+def given_of(each: wire.GivenContainer) -> Given:
     return Given(each.pod_uid, each.container, each.uuids, each.namespace, each.pod)
 
 

@@ -15,6 +15,7 @@ Manifest = dict[str, Any]
 SCHEDULER_NAME = "atoll-scheduler"
 SERVICE_ACCOUNT = "atoll"
 AUDIT_ACCOUNT = "atoll-audit"
+PROBE_ROLE = "atoll-audit-probe"
 NAMESPACE = "kube-system"
 HTTP_TIMEOUT = "1s"
 _WATCHED = ["get", "list", "watch"]
@@ -49,13 +50,22 @@ def rbac(namespace: str = NAMESPACE, service_account: str = SERVICE_ACCOUNT) -> 
     ]
 
 
-def audit_rbac(namespace: str = NAMESPACE, service_account: str = AUDIT_ACCOUNT) -> list[Manifest]:
-    """The service account of `atoll audit` and exactly what it reads."""
+def audit_rbac(namespace: str = NAMESPACE, service_account: str = AUDIT_ACCOUNT, probes_in: str = "") -> list[Manifest]:
+    """The service account of `atoll audit` and exactly what it reads.
+
+    Args:
+        probes_in: a namespace in which `atoll audit probe` may make pods; "" = it may not.
+    """
     subject = {"kind": "ServiceAccount", "name": service_account, "namespace": namespace}
+    probe = [
+        role("Role", PROBE_ROLE, [rule("", ["pods"], ["list", "create", "delete"])], probes_in),
+        binding("Role", PROBE_ROLE, [subject], probes_in),
+    ]
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": service_account, "namespace": namespace}},
         role("ClusterRole", AUDIT_ACCOUNT, audit_rules()),
         binding("ClusterRole", AUDIT_ACCOUNT, [subject]),
+        *(probe if probes_in else []),
     ]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 _TIERS = frozenset({"burstable", "besteffort", "guaranteed"})
 _DEPTH = 4
-_UID = re.compile(r"(?<![0-9a-f])[0-9a-f]{8}(?:([-_])[0-9a-f]{4})(?:\1[0-9a-f]{4}){2}\1[0-9a-f]{12}(?![0-9a-f])")
+_UID = re.compile(r"(?:^|pod)([0-9a-f]{8}([-_])[0-9a-f]{4}\2[0-9a-f]{4}\2[0-9a-f]{4}\2[0-9a-f]{12})(?![0-9a-f])")
 """systemd's names of slices have _ in the place of -. A static pod goes by a hash, and the API never knows that."""
 
 
@@ -25,7 +25,7 @@ def kept(pods: Path, cgroups: Path) -> frozenset[str] | None:
         names = _names(pods)
     if names is None:
         return None
-    return frozenset(found[0].replace("_", "-") for name in names if (found := _UID.search(name)))
+    return frozenset(found[1].replace("_", "-") for name in names if (found := _UID.search(name)))
 
 
 def _names(folder: Path) -> list[str] | None:

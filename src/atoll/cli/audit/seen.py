@@ -57,6 +57,20 @@ def picture_of(
         return _with(_from_cluster(kubeconfig, bundle, resources, taken), samples, refused)
 
 
+def picture_beside(kubeconfig: Path | None, names: Sequence[str], resources: tuple[str, ...]) -> Picture:
+    """Look at a live cluster, and at files of its nodes.
+
+    Args: kubeconfig: None = the pod's service account or the user's own.
+
+    Raises:
+        AtollError: a file that was named, or the cluster, cannot be read at all.
+    """
+    taken = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    bundle = bundle_from(names, None, forgiving=True, all_kinds=True)[0] if names else Bundle("")
+    with _progress("asking the cluster"):
+        return _from_cluster(kubeconfig, bundle, resources, taken)
+
+
 def _with(picture: Picture, samples: Sequence[Metric], refused: Sequence[Blind]) -> Picture:
     return replace(picture, metrics=latest((*picture.metrics, *samples)), blind=(*picture.blind, *refused))
 
@@ -75,7 +89,7 @@ def _survey_of(bundle: Bundle, resources: tuple[str, ...]) -> Survey:
     return survey
 
 
-def _from_cluster(kubeconfig: Path, bundle: Bundle, resources: tuple[str, ...], taken: str) -> Picture:
+def _from_cluster(kubeconfig: Path | None, bundle: Bundle, resources: tuple[str, ...], taken: str) -> Picture:
     # Imported here, as in `serve`: an audit of files should not wait half a second for an HTTP client.
     from atoll.adapters.kube.credentials import access_from  # noqa: PLC0415
     from atoll.adapters.kube.survey.live import look  # noqa: PLC0415

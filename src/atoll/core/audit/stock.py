@@ -29,7 +29,7 @@ class Stock:
 
     def of(self, occupancy: Occupancy, sizes: Sequence[int]) -> StockView:
         """What a pod of each size would get on the node now."""
-        table = self._table(occupancy)
+        table = self.table(occupancy)
         if isinstance(table, Unpredictable):
             return StockView(gates=table.gates)
         state, shape = occupancy.state, occupancy.shape
@@ -40,7 +40,8 @@ class Stock:
         asked = tuple(size for size in sizes if size <= shape.count)
         return StockView(_prospects(table, shape, state.free, state.hidden, asked))
 
-    def _table(self, occupancy: Occupancy) -> OutcomeTable | Unpredictable:
+    def table(self, occupancy: Occupancy) -> OutcomeTable | Unpredictable:
+        """Of the node's model, its positions in the order of the shape."""
         model = occupancy.model
         if model is None:
             return Unpredictable(("no source lists the GPUs",))

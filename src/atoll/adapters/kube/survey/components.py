@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from atoll.adapters.formats.cluster.gpu_node import DEVICE_PLUGIN
 from atoll.adapters.formats.text.objects import at, mapping_at, text_at, true_at
 from atoll.adapters.kube.survey import wire
 from atoll.adapters.kube.survey.images import Part, part_of
@@ -121,6 +122,22 @@ def placed(found: Found, nodes: Collection[AuditNode]) -> tuple[str, ...] | None
 def with_settings(component: Component, added: Iterable[tuple[str, str]]) -> Component:
     known = dict(component.settings)
     return replace(component, settings=tuple({**known, **dict(added)}.items()))
+
+
+def told_by_agents(nodes: Iterable[AuditNode], seen: Iterable[Component]) -> Iterator[Component]:
+    """Device plugins that an agent of Atoll saw on its node, where no workload that was seen is one."""
+    plugins = [component for component in seen if component.role is Role.DEVICE_PLUGIN]
+    if any(not component.nodes for component in plugins):
+        return
+    known = {node for component in plugins for node in component.nodes}
+    found: dict[str, list[str]] = {}
+    for node in nodes:
+        told = dict(node.machine.versions).get(DEVICE_PLUGIN, "") if node.machine else ""
+        if told and node.name not in known:
+            found.setdefault(told, []).append(node.name)
+    for told, names in sorted(found.items()):
+        name, _, version = told.partition(" ")
+        yield Component(Role.DEVICE_PLUGIN, name, version, nodes=tuple(sorted(names)), source="GPUNode")
 
 
 def of_nodes(nodes: Iterable[AuditNode]) -> list[Component]:

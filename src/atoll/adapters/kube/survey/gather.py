@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from atoll.adapters.formats.cluster import gpu_node
 from atoll.adapters.formats.text.documents import documents
 from atoll.adapters.formats.text.json_text import Value
 from atoll.adapters.formats.text.objects import mapping_at, text_at
@@ -26,6 +27,7 @@ from atoll.adapters.kube.survey.components import (
     of_nodes,
     of_policy,
     placed,
+    told_by_agents,
     with_settings,
 )
 from atoll.adapters.kube.survey.events import audit_event, concerns, later
@@ -175,8 +177,12 @@ class Survey:
     def _keep_inventory(self, value: dict[str, Value]) -> None:
         """Only what it says of hardware: what the API server adds would tell every node from its like."""
         name = text_at(value, "metadata", "name")
-        told = {"metadata": {"name": name}, "status": value.get("status")}
+        status = value.get("status")
+        if isinstance(status, dict):
+            status = {key: told for key, told in status.items() if key not in gpu_node.VOLATILE}
+        told = {"metadata": {"name": name}, "status": status}
         self.hardware.keep(name, "GPUNode", msgspec.json.encode(told))
+        self.hardware.keep_allocations(name, Source(Format.GPU_NODE, "GPUNode"), gpu_node.allocations(value))
 
     def _add_ledger(self, ledger: wire_atoll.RawLedger) -> None:
         record = record_of(ledger)
@@ -265,13 +271,17 @@ class Survey:
     def _components(self, nodes: list[AuditNode]) -> Iterable[Component]:
         if self._version:
             yield Component(Role.KUBERNETES, "kubernetes", self._version, source="API server")
+        seen: list[Component] = []
         yield from of_nodes(nodes)
         for policies in self._policies.values():
             yield from policies
         for _, found in sorted(self._found.items(), key=lambda entry: entry[0]):
             places = placed(found, self._nodes.kept.values())
             if places is not None:
-                yield with_settings(replace(found.component, nodes=places), self._configured(found))
+                component = with_settings(replace(found.component, nodes=places), self._configured(found))
+                seen.append(component)
+                yield component
+        yield from told_by_agents(nodes, seen)
 
     def _configured(self, found: Found) -> Iterable[tuple[str, str]]:
         for key in found.config_maps:

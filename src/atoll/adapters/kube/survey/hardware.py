@@ -19,7 +19,7 @@ from atoll.adapters.kube.survey.likeness import Likeness, Object, is_model, mode
 from atoll.core.errors import DumpError
 from atoll.core.evidence.joining import join
 from atoll.core.evidence.machine import Machine
-from atoll.core.evidence.reading import Reading
+from atoll.core.evidence.reading import Reading, SeenAllocation, Source
 
 MODELS_MAX = 4096
 _READERS: Mapping[str, Callable[[str, Value, int], tuple[Reading, ...]]] = {
@@ -37,6 +37,7 @@ class Hardware:
         self._unreadable = unreadable
         self._objects: dict[str, list[Object]] = {}
         self._readings: dict[str, list[Reading]] = {}
+        self._allocations: dict[str, list[tuple[Source, SeenAllocation]]] = {}
         self._models: dict[tuple[Object, ...], Likeness] = {}
 
     def keep(self, node: str, kind: str, value: bytes) -> None:
@@ -44,6 +45,9 @@ class Hardware:
 
     def keep_reading(self, reading: Reading) -> None:
         self._readings.setdefault(reading.node, []).append(reading)
+
+    def keep_allocations(self, node: str, source: Source, told: Iterable[SeenAllocation]) -> None:
+        self._allocations.setdefault(node, []).extend((source, each) for each in told)
 
     @property
     def nodes(self) -> Iterable[str]:
@@ -60,6 +64,12 @@ class Hardware:
 
     def machine(self, name: str, readings: Sequence[Reading] = ()) -> Machine | None:
         """The node's machine, None where nothing says anything of it. Args: readings: of files about it."""
+        machine, held = self._machine(name, readings), self._allocations.pop(name, ())
+        if machine is None or not held:
+            return machine
+        return replace(machine, allocations=(*machine.allocations, *held))
+
+    def _machine(self, name: str, readings: Sequence[Reading]) -> Machine | None:
         objects = sorted(self._objects.pop(name, ()))
         told = [*readings, *self._readings.pop(name, ())]
         if told or not objects:

@@ -1,0 +1,95 @@
+"""A probe of one idle node: pods of each size, one after another until the node is full. `step(event, now) -> effects`.
+
+One pod at a time is waited for, since what the next one gets depends on it. Before the first round and after each one,
+every pod of a probe goes away, also one that an earlier probe left behind.
+"""
+
+from collections.abc import Sequence
+
+from atoll.core.probe import Got, Listed, Make, NotMade, Phase, ProbeEffect, ProbeEvent, ProbePod, Remove, Stop
+
+UNTOLD_S = 15.0
+"""How long a pod that runs may be silent about its GPUs."""
+WAIT_S = 180.0
+"""For a pod to run; its image may have to be pulled first."""
+
+
+class Probing:
+    """Args: sizes: one round each; none = only tidy up. capacity: GPUs of the node. mark: of the pods' names.
+
+    Attributes:
+        got: what became of the pods so far. done: nothing is left to do, and no pod of a probe is there.
+    """
+
+    def __init__(self, sizes: Sequence[int], capacity: int, mark: str) -> None:
+        self.got: list[Got] = []
+        self.done = False
+        self._rounds = [(size, capacity // size) for size in sizes]
+        self._mark = mark
+        self._nth = 0  # pod of the first round, from 1
+        self._since = 0.0  # when the pod was made, or when it began to run
+        self._ran = False
+        self._tidies = True
+
+    def step(self, event: ProbeEvent, now: float) -> list[ProbeEffect]:
+        """Take in one event; what is to be done now. Args: now: monotonic, in seconds."""
+        match event:
+            case Stop():
+                self._rounds = []
+                self._tidies = True
+                return []
+            case NotMade(_, why):
+                self._record(None, failed=True, why=why)
+                self._rounds = self._rounds[:1]  # the next one would be refused too
+                return self._end_round()
+            case Listed(pods):
+                return self._tidy(pods, now) if self._tidies else self._wait(pods, now)
+
+    def _tidy(self, pods: tuple[ProbePod, ...], now: float) -> list[ProbeEffect]:
+        if pods:
+            return [Remove(pod.name) for pod in pods]
+        self._tidies = False
+        if not self._rounds:
+            self.done = True
+            return []
+        return self._next(now)
+
+    def _next(self, now: float) -> list[ProbeEffect]:
+        size, count = self._rounds[0]
+        if self._nth == count:
+            return self._end_round()
+        self._nth += 1
+        self._since, self._ran = now, False
+        return [Make(self._name, size)]
+
+    def _end_round(self) -> list[ProbeEffect]:
+        self._rounds, self._nth, self._tidies = self._rounds[1:], 0, True
+        return []
+
+    def _wait(self, pods: tuple[ProbePod, ...], now: float) -> list[ProbeEffect]:
+        pod = next((pod for pod in pods if pod.name == self._name), None)
+        if pod is None:
+            return self._give_up("somebody deleted it") if now - self._since > UNTOLD_S else []
+        if pod.phase is Phase.FAILED:
+            return self._give_up(pod.why)
+        if pod.phase is Phase.WAITS:
+            late = now - self._since > WAIT_S
+            return self._give_up(f"it did not run within {WAIT_S:.0f} s: {pod.why}") if late else []
+        if not self._ran:
+            self._ran, self._since = True, now
+        if pod.uuids is None and now - self._since <= UNTOLD_S:
+            return []
+        self._record(pod.uuids, why="" if pod.uuids else "neither its status nor an agent tells which GPUs it got")
+        return self._next(now)
+
+    def _give_up(self, why: str) -> list[ProbeEffect]:
+        self._record(None, failed=True, why=why)
+        return self._end_round()
+
+    def _record(self, uuids: tuple[str, ...] | None, *, failed: bool = False, why: str = "") -> None:
+        size, count = self._rounds[0]
+        self.got.append(Got(size, self._nth, count, uuids, failed, why))
+
+    @property
+    def _name(self) -> str:
+        return f"atoll-probe-{self._mark}-{self._rounds[0][0]}-{self._nth}"
