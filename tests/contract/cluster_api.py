@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
-from atoll.core.effects import PostBinding, ReadLedger, ReadPod, RewritePod, SetPlaced, WriteLedger
+from atoll.core.effects import EvictPod, PostBinding, ReadLedger, ReadPod, RewritePod, SetPlaced, WriteLedger
 from atoll.core.events import (
     BindingAccepted,
     BindingRefused,
@@ -21,6 +21,7 @@ from atoll.core.events import (
     LedgerWritten,
     NodeGone,
     NodeSeen,
+    PodEvicted,
     PodGone,
     PodRead,
     PodRewritten,
@@ -101,6 +102,10 @@ async def created(outside: Outside, *grants: Grant, node: str = "n1") -> LedgerR
 
 def rewrite(pod: PodFacts, mark: str) -> RewritePod:
     return RewritePod(pod.uid, pod.namespace, pod.name, mark)
+
+
+def evict(pod: PodFacts) -> EvictPod:
+    return EvictPod(pod.uid, pod.namespace, pod.name)
 
 
 def read(pod: PodFacts) -> ReadPod:
@@ -329,11 +334,12 @@ async def writes_to_a_former_life_of_the_name_say_gone_and_change_nothing(outsid
 
     outcomes = [
         await outside.api.perform(rewrite(old, "m1")),
+        await outside.api.perform(evict(old)),
         await outside.api.perform(SetPlaced(old.uid, old.namespace, old.name, False, "Fragmented", "no")),
         await outside.api.perform(read(old)),
     ]
 
-    assert outcomes == [PodGone(old.uid)] * 3
+    assert outcomes == [PodGone(old.uid)] * 4
     assert await seen(outside, new) == new
 
 
@@ -344,11 +350,23 @@ async def a_pod_that_is_gone_is_said_to_be_gone(outside: Outside) -> None:
 
     outcomes = [
         await outside.api.perform(rewrite(pod, "m1")),
+        await outside.api.perform(evict(pod)),
         await outside.api.perform(SetPlaced(pod.uid, pod.namespace, pod.name, False, "Fragmented", "no")),
         await outside.api.perform(read(pod)),
     ]
 
-    assert outcomes == [PodGone(pod.uid)] * 3
+    assert outcomes == [PodGone(pod.uid)] * 4
+
+
+@sentence
+async def an_evicted_pod_is_on_its_way_out(outside: Outside) -> None:
+    pod = await outside.create_pod("a", 1)
+
+    outcome = await outside.api.perform(evict(pod))
+
+    assert outcome == PodEvicted(pod.uid)
+    now = await outside.api.perform(read(pod))
+    assert now == PodGone(pod.uid) or (isinstance(now, PodRead) and now.pod.deleting)
 
 
 @sentence

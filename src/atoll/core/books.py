@@ -8,7 +8,16 @@ owner holds without our knowing which count as hidden, and a node whose papers d
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from atoll.core.facts import Enforcement, Given, Inventory, NodeConfig, NodeFacts, PodFacts
+from atoll.core.facts import (
+    Enforcement,
+    Given,
+    Inventory,
+    NodeConfig,
+    NodeFacts,
+    OnViolation,
+    PodFacts,
+    StockParts,
+)
 from atoll.core.gpuset import mask_of
 from atoll.core.ledger import Grant, LedgerRecord, NodeMode, Owner
 from atoll.core.lifecycle import State, Step, after
@@ -25,6 +34,8 @@ NO_AGENT = Unpredictable(("no agent tells what hands out GPUs here",))
 OPEN = frozenset({State.PROMISED, State.HELD, State.BINDING})
 """States of a grant whose pod is not on a node yet."""
 
+OVER = frozenset({State.RELEASING, State.RELEASED})
+
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
@@ -37,6 +48,7 @@ class Hardware:
         counts: how many GPUs a Node may report that this inventory belongs to, from least to most.
         stock: what the node's own parts do with a request, or why nobody can tell.
         boot_id: of the boot since which it holds. stale: why it may be out of date, "" where it is not.
+        life: another text after each boot, and with each change of what hands out GPUs; "" unknown.
     """
 
     node_uid: str
@@ -51,6 +63,7 @@ class Hardware:
     stock: OutcomeTable | Unpredictable = NO_AGENT
     boot_id: str = ""
     stale: str = ""
+    life: str = ""
 
     def where(self, uuids: frozenset[str]) -> int:
         """Positions of those of the UUIDs that the node has."""
@@ -92,7 +105,15 @@ def hardware_of(
         else NO_AGENT,
         boot_id=inventory.boot_id,
         stale=f"its agent could not ask the machine: {inventory.stale}" if inventory.stale else "",
+        life=_life(inventory),
     )
+
+
+def _life(inventory: Inventory) -> str:
+    """ "" while some of it is not known, as when the plugin starts anew."""
+    parts, boot = inventory.parts or StockParts(), inventory.boot_id or inventory.node_uid
+    words = (boot, parts.kubelet, parts.policy, parts.plugin, parts.version)
+    return " ".join((*words, parts.scope, *parts.options)) if all(words) else ""
 
 
 def _stock(inventory: Inventory, shape: Shape, predict: Predict, *, kept_back: bool) -> OutcomeTable | Unpredictable:
@@ -138,6 +159,7 @@ class Books:
         live: grants of the ledger that still hold, with their state.
         foreign: pods on the node that hold GPUs without a grant.
         got: UUIDs by pod UID, as read back from the node; of pods that have ended or are gone too, until it lets go.
+        recorded: grants of owners who are gone and got what nobody foresaw, which keep the node closed.
         lingering: pods that are gone, or may be, and may still hold GPUs, whether or not it was read back which.
         stale: why the word of the node's agent is old, "" where it is not.
     """
@@ -149,6 +171,7 @@ class Books:
     foreign: tuple[PodFacts, ...]
     unreadable: str = ""
     got: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    recorded: tuple[Grant, ...] = ()
     lingering: frozenset[str] = frozenset()
     stale: str = ""
 
@@ -164,12 +187,13 @@ class Books:
 
     @property
     def violated(self) -> tuple[Owner, ...]:
-        """Owners of which other GPUs were read back than any that their grant foresaw."""
+        """Owners of which other GPUs were read back than any that their grant foresaw; those that are gone last."""
         if not self.chosen_there:
             return ()
         grants = (grant for grant, _ in self.live if grant.enforced and grant.candidates)
         read_back = ((grant, self.exact(grant.owner.uid, grant.count)) for grant in grants)
-        return tuple(grant.owner for grant, got in read_back if got and got not in map(frozenset, grant.candidates))
+        there = [grant.owner for grant, got in read_back if got and got not in map(frozenset, grant.candidates)]
+        return (*there, *(grant.owner for grant in self.recorded))
 
     @property
     def unconfirmed(self) -> int:
@@ -205,7 +229,9 @@ def books_of(
     Args:
         given: what was read back from the node. lingering, stale: see `Books`.
     """
-    live = tuple((grant, state) for grant, state in grant_states if state not in (State.RELEASING, State.RELEASED))
+    states = tuple(grant_states)
+    live = tuple((grant, state) for grant, state in states if state not in OVER)
+    recorded = tuple(grant for grant, state in states if state in OVER and in_force(grant, hardware))
     granted = {grant.owner.uid for grant, _ in live}
     foreign = tuple(
         sorted(
@@ -216,7 +242,12 @@ def books_of(
     got: dict[str, frozenset[str]] = {}
     for each in given:
         got[each.pod_uid] = got.get(each.pod_uid, frozenset()) | frozenset(each.uuids)
-    return Books(node, config, hardware, live, foreign, record.unreadable, got, lingering, stale)
+    return Books(node, config, hardware, live, foreign, record.unreadable, got, recorded, lingering, stale)
+
+
+def in_force(grant: Grant, hardware: Hardware | None) -> bool:
+    """Whether that an owner got what nobody foresaw still says something of the node."""
+    return bool(grant.violated) and (hardware is None or hardware.life in ("", grant.violated))
 
 
 def view_of(books: Books) -> NodeView:
@@ -237,7 +268,8 @@ def view_of(books: Books) -> NodeView:
     )
     if hardware is not None:
         state = _with_masks(state, books, hardware)
-    if books.unreadable:
+    quarantined = bool(books.violated) and books.config.on_violation is OnViolation.QUARANTINE
+    if books.unreadable or quarantined:
         state = replace(state, free=0, hidden=0, held=0, count_free=0)
     uuids = hardware.uuids if hardware else ()
     return NodeView(books.node.name, state, uuids, _holders(books, hardware), books.violated)
@@ -257,8 +289,8 @@ def _papers(books: Books) -> tuple[Hardware | None, Code | None, str]:
     elif books.chosen_there and (stale := hardware.stale or _rebooted(books, hardware) or books.stale):
         closed, note = Code.STALE_INVENTORY, stale
     elif violated := books.violated:
-        closed = Code.NODE_CLOSED
-        note = f"{violated[0].namespace}/{violated[0].name} got other GPUs here than any that were foreseen"
+        who = f"{violated[0].namespace}/{violated[0].name}"
+        closed, note = Code.NODE_CLOSED, f"{who} got other GPUs here than any that were foreseen{_until(books)}"
     elif books.chosen_there and isinstance(hardware.stock, Unpredictable):
         closed, note = Code.NODE_CLOSED, "; ".join(hardware.stock.gates)
     elif books.chosen_there and node.allocatable < hardware.usable:
@@ -267,6 +299,12 @@ def _papers(books: Books) -> tuple[Hardware | None, Code | None, str]:
     if books.unreadable:
         closed, note = Code.NODE_CLOSED, f"its ledger cannot be read: {books.unreadable}"
     return hardware, closed, note
+
+
+def _until(books: Books) -> str:
+    return (
+        "; that counts until a boot, a change of its parts, or the deletion of its GPULedger" if books.recorded else ""
+    )
 
 
 def _rebooted(books: Books, hardware: Hardware) -> str:

@@ -52,6 +52,17 @@ class RewritePod:
 
 
 @dataclass(frozen=True, slots=True)
+class EvictPod:
+    """Have the pod evicted, if its disruption budget allows it. With the UID as precondition.
+
+    -> PodEvicted, PodGone or PodNotEvicted"""
+
+    uid: str
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class SetPlaced:
     """Write the pod's `atoll.dev/Placed` condition. -> PodRewritten, PodGone or PodWriteFailed"""
 
@@ -81,5 +92,5 @@ class Report:
     detail: str = ""
 
 
-ApiEffect = WriteLedger | ReadLedger | PostBinding | ReadPod | RewritePod | SetPlaced
+ApiEffect = WriteLedger | ReadLedger | PostBinding | ReadPod | RewritePod | EvictPod | SetPlaced
 Effect = ApiEffect | AnswerBind | Report

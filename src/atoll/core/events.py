@@ -217,6 +217,21 @@ class PodWriteFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class PodEvicted:
+    """The eviction was accepted; the watch says when the pod is gone."""
+
+    pod_uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodNotEvicted:
+    """The eviction was refused or unanswered."""
+
+    pod_uid: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class ReadFailed:
     """A consistent read of a ledger had no answer."""
 
@@ -240,6 +255,8 @@ Outcome = (
     | PodRead
     | PodGone
     | PodWriteFailed
+    | PodEvicted
+    | PodNotEvicted
     | ReadFailed
 )
 Event = WatchEvent | Outcome | BindAsked | BindAbandoned | LeadershipChanged | Tick

@@ -82,6 +82,7 @@ class Grant:
         containers: what each container gets; empty UUIDs when `uuids_known` is false (granted by count only).
         candidates: in observe mode, every set that the node may pick; empty elsewhere, and where it is by count.
         pod_version: resourceVersion that the Binding must carry.
+        violated: in which life of the node the owner got none of the candidates; "" = nobody has seen that.
     """
 
     owner: Owner
@@ -100,6 +101,7 @@ class Grant:
     candidates: tuple[tuple[str, ...], ...] = ()
     pod_version: str = ""
     occupant: Occupant = NOBODY_SPECIAL
+    violated: str = ""
 
     @property
     def uuids(self) -> frozenset[str]:

@@ -8,7 +8,17 @@ whatever order watches, reads and answers to our own writes arrive. Views of nod
 from collections.abc import Iterator
 from dataclasses import replace
 
-from atoll.core.books import OPEN, Hardware, books_of, hardware_of, holds_nothing, observed, pod_gpus, view_of
+from atoll.core.books import (
+    OPEN,
+    Hardware,
+    books_of,
+    hardware_of,
+    holds_nothing,
+    in_force,
+    observed,
+    pod_gpus,
+    view_of,
+)
 from atoll.core.config import DEFAULT_CONFIG, config_of
 from atoll.core.events import (
     AgentGone,
@@ -166,6 +176,15 @@ class Mirror:
             facts = self.nodes.get(node)
             self._merged[node] = config_of(facts, self.configs.values()) if facts else DEFAULT_CONFIG
         return self._merged[node]
+
+    def life(self, node: str) -> str:
+        """Another text after each boot of an observed node, and with each change of what hands out its GPUs."""
+        hardware = self._hardware_of(node)
+        return hardware.life if hardware and self.config(node).mode is NodeMode.OBSERVE else ""
+
+    def keeps_closed(self, grant: Grant, node: str) -> bool:
+        """Whether the node is closed for what the grant's owner got, whoever he was."""
+        return self.config(node).mode is NodeMode.OBSERVE and in_force(grant, self._hardware_of(node))
 
     def state(self, grant: Grant, node: str) -> State:
         uid = grant.owner.uid

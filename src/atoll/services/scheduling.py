@@ -24,7 +24,9 @@ from atoll.core.events import (
     LedgerSeen,
     LedgerUnknown,
     LedgerWritten,
+    PodEvicted,
     PodGone,
+    PodNotEvicted,
     PodRead,
     PodRewritten,
     PodSeen,
@@ -43,6 +45,7 @@ from atoll.services.ledgers import Ledgers
 from atoll.services.liveness import Liveness
 from atoll.services.mirror import Mirror
 from atoll.services.releasing import Releaser
+from atoll.services.violations import Violations
 from atoll.services.waiting import Waiter, Waiting
 
 
@@ -73,9 +76,13 @@ class Scheduling:
         self._releaser = Releaser(self._mirror, self._outbox, self._is_bound_now)
         self._binder = Binder(self._mirror, self._outbox, _rules(self._court, self._releaser))
         self._waiting = Waiting(self._mirror, self._outbox, self._releaser.mark, self._court.said, self._fitting)
-        self._ledgers.contributions = [self._releaser.contribute, self._binder.contribute]
+        self._violations = Violations(self._mirror, self._outbox)
+        self._ledgers.contributions = [
+            self._releaser.contribute,
+            self._binder.contribute,
+            self._violations.contribute,
+        ]
         self._liveness = Liveness(self._mirror)
-        self._violations: dict[str, None] = {}  # UIDs that were reported
         self._to_pump: dict[str, None] = {}
         self._leading = False
 
@@ -188,13 +195,17 @@ class Scheduling:
                 self._mirror.apply(event)
                 self._releaser.gone(uid)
                 self._waiting.gone(uid)
-                self._violations.pop(uid, None)
+                self._violations.gone(uid)
                 self._pump(self._binder.learned(uid, None))
             case PodWriteFailed(uid, why):
                 self._outbox.append(Report("pod_unanswered", pod=uid, detail=why))
                 self._binder.unread(uid, now)
                 self._releaser.unanswered(uid, now)
                 self._waiting.unanswered(uid, now)
+            case PodNotEvicted(uid, why):
+                self._violations.refused(uid, why, now)
+            case PodEvicted():
+                pass  # the watch says the rest
             case LedgerSeen() | LedgerGone() | LedgerWritten() | LedgerConflict() | LedgerUnknown() | ReadFailed():
                 self._take_ledger(event, now)
             case BindAsked():
@@ -262,7 +273,7 @@ class Scheduling:
             self._waiting.changed(now)
 
     def _lead(self, now: float, *, leading: bool) -> None:
-        self._leading = self._releaser.leading = self._waiting.leading = leading
+        self._leading = self._releaser.leading = self._waiting.leading = self._violations.leading = leading
         if leading:
             self._mirror.mark(*self._mirror.record_nodes())
             self._waiting.changed(now)
@@ -272,6 +283,7 @@ class Scheduling:
     def _tick(self, now: float) -> None:
         self._liveness.tick(now)
         self._ledgers.tick(now)
+        self._violations.tick(now)
         for node in self._binder.tick(now):
             self._pump(node)
         self._mirror.mark(*self._releaser.tick(now))
@@ -286,7 +298,7 @@ class Scheduling:
         for node in touched:
             self._releaser.sweep(node)
             self._pump(node)
-            self._report_violations(node)
+            self._violations.sweep(node, now)
         for _, node in self._releaser.leaving:
             self._pump(node)
         pumped = list(self._to_pump)
@@ -297,15 +309,6 @@ class Scheduling:
             self._waiting.changed(now)
         self._waiting.tell(now)
         self._waiting.nudge(now)
-
-    def _report_violations(self, node: str) -> None:
-        """Each once. The node stays closed for Restricted for as long as such a pod is there."""
-        view = self._mirror.fleet.get(node)
-        for owner in view.violated if view else ():
-            if owner.uid not in self._violations:
-                self._violations[owner.uid] = None
-                pod = f"{owner.namespace}/{owner.name}"
-                self._outbox.append(Report("violation", node=node, pod=owner.uid, detail=f"{pod} got unforeseen GPUs"))
 
     def _is_bound_now(self, uid: str) -> bool:
         return self._binder.active(uid)

@@ -8,7 +8,7 @@ nothing does not move the version. Time, loss and delay are not in here: they ha
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from atoll.core.effects import ApiEffect, PostBinding, ReadLedger, ReadPod, RewritePod, SetPlaced, WriteLedger
+from atoll.core.effects import ApiEffect, EvictPod, PostBinding, ReadLedger, ReadPod, RewritePod, SetPlaced, WriteLedger
 from atoll.core.events import (
     AgentSeen,
     BindingAccepted,
@@ -26,6 +26,7 @@ from atoll.core.events import (
     NodeGone,
     NodeSeen,
     Outcome,
+    PodEvicted,
     PodGone,
     PodRead,
     PodRewritten,
@@ -128,6 +129,8 @@ class FakeCluster:
                 return PodRead(self.pods[uid]) if uid in self.pods else PodGone(uid)
             case RewritePod(uid):
                 return self._rewrite(uid, effect.mark)
+            case EvictPod(uid):
+                return self._evict(uid)
             case SetPlaced(uid):
                 said = None if effect.placed else (effect.reason, effect.message)
                 return self._patched(uid, lambda pod: replace(pod, placed=said))
@@ -164,6 +167,12 @@ class FakeCluster:
             return PodRewritten(pod)
         self._marks[uid] = mark
         return self._patched(uid, lambda pod: pod)
+
+    def _evict(self, uid: str) -> Outcome:
+        if uid not in self.pods:
+            return PodGone(uid)
+        self.put_pod(replace(self.pods[uid], deleting=True))
+        return PodEvicted(uid)
 
     def _patched(self, uid: str, change: Callable[[PodFacts], PodFacts]) -> Outcome:
         pod = self.pods.get(uid)

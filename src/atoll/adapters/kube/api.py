@@ -17,7 +17,7 @@ from atoll.adapters.kube.codec import pod_facts
 from atoll.adapters.kube.codec_ledger import allocation_json, ledger_json, record_of
 from atoll.adapters.kube.credentials import AccessError
 from atoll.adapters.kube.watch import watch
-from atoll.core.effects import ApiEffect, PostBinding, ReadLedger, ReadPod, RewritePod, SetPlaced, WriteLedger
+from atoll.core.effects import ApiEffect, EvictPod, PostBinding, ReadLedger, ReadPod, RewritePod, SetPlaced, WriteLedger
 from atoll.core.events import (
     BindingAccepted,
     BindingRefused,
@@ -29,7 +29,9 @@ from atoll.core.events import (
     LedgerUnknown,
     LedgerWritten,
     Outcome,
+    PodEvicted,
     PodGone,
+    PodNotEvicted,
     PodRead,
     PodRewritten,
     PodWriteFailed,
@@ -81,6 +83,8 @@ class KubeClusterApi:
                 patch = {"metadata": {"uid": uid, "annotations": {names.NUDGE: mark}}}
                 path = names.pod_path(namespace, name)
                 return await self._patch_pod(effect, path, _encode(patch), MERGE_PATCH)
+            case EvictPod():
+                return await self._evict(effect)
             case SetPlaced(uid, namespace, name):
                 path = names.pod_path(namespace, name) + "/status"
                 return await self._patch_pod(effect, path, _placed_patch(effect), STRATEGIC_PATCH)
@@ -168,6 +172,26 @@ class KubeClusterApi:
             if isinstance(now, PodGone):
                 return now
         return PodWriteFailed(pod.uid, answer.why)
+
+    async def _evict(self, pod: EvictPod) -> PodEvicted | PodNotEvicted | PodGone:
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"namespace": pod.namespace, "name": pod.name},
+            "deleteOptions": {"preconditions": {"uid": pod.uid}},
+        }
+        path = names.pod_path(pod.namespace, pod.name) + "/eviction"
+        try:
+            answer = await self._client.write("POST", path, _encode(eviction))
+        except _NO_ANSWER as error:
+            return PodNotEvicted(pod.uid, str(error))
+        if answer.ok:
+            return PodEvicted(pod.uid)
+        if answer.status in {NOT_FOUND, CONFLICT} and isinstance(
+            now := await self._read_pod(pod.uid, pod.namespace, pod.name), PodGone
+        ):
+            return now
+        return PodNotEvicted(pod.uid, answer.why)
 
     def _pod_of(self, answer: Answer) -> PodFacts | str:
         """The pod, or why it cannot be read."""

@@ -89,7 +89,7 @@ def cluster_rules() -> list[Manifest]:
     return [
         rule("", ["nodes"], ["list", "watch"]),
         rule("", ["pods"], [*_WATCHED, "patch"]),
-        rule("", ["pods/binding"], ["create"]),
+        rule("", ["pods/binding", "pods/eviction"], ["create"]),
         rule("", ["pods/status"], ["patch"]),
         rule(GROUP, ["gpunodes", "gpunodeconfigs"], ["list", "watch"]),
         rule(GROUP, ["gpuledgers"], [*_WATCHED, "create", "update"]),

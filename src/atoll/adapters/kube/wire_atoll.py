@@ -81,6 +81,7 @@ class Grant(Struct, frozen=True):
     candidates: Annotated[tuple[Uuids, ...], Meta(max_length=CANDIDATES_MAX)] = ()
     pod_version: Word = ""
     occupant: Occupant = Occupant()
+    violated: Text = ""
 
 
 class GrantEntry(Struct, frozen=True):
