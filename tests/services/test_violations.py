@@ -151,6 +151,28 @@ def test_nobody_is_evicted_where_that_is_not_wanted(on_violation: OnViolation, p
     assert site.code(1) is Code.NODE_CLOSED
 
 
+def test_what_a_stranger_explains_closes_the_node_while_the_pod_is_there_and_no_longer() -> None:
+    """He took all but two GPUs between the decision and the admission, and the parts gave what was left."""
+    site = Site()
+    site.hear(LeadershipChanged(leading=True), config(OnViolation.EVICT))
+    waiting, stranger = pod("a", 2, node=""), pod("s", 6, version="6")
+    site.hear(PodSeen(waiting))
+    grant = site.grant(waiting)
+    site.hear(LedgerSeen(LedgerRecord("n1", "9", "uid-1", (grant,))), PodSeen(stranger))
+    site.hear(PodSeen(replace(waiting, node="n1", version="7")))
+    rest = tuple(f"GPU-n1-{n}" for n in range(8) if n not in (0, 4))
+
+    site.tell(Given("a-uid", "main", STRAY), Given("s-uid", "main", rest), pods="8")
+
+    assert site.reports == ["violation"]
+    assert site.service.mirror.record("n1").grants[0].violated == ""
+    assert evictions(site) == 1
+    assert site.code(1) is Code.NODE_CLOSED
+    site.hear(PodGone("a-uid", "20"), PodGone("s-uid", "21"))
+    site.tell(pods="22")
+    assert site.code() is None
+
+
 def test_only_the_leader_records_and_evicts() -> None:
     site = violated(OnViolation.EVICT, leading=False)
 

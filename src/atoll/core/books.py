@@ -5,8 +5,10 @@ be thrown away and made again at any time. Where the objects leave something ope
 owner holds without our knowing which count as hidden, and a node whose papers do not match it is closed.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import or_
 
 from atoll.core.facts import (
     Enforcement,
@@ -22,6 +24,7 @@ from atoll.core.gpuset import mask_of
 from atoll.core.ledger import Grant, LedgerRecord, NodeMode, Owner
 from atoll.core.lifecycle import State, Step, after
 from atoll.core.node_state import NodeState
+from atoll.core.observed import foreseen
 from atoll.core.outcomes import OutcomeTable, Predict, Unpredictable, setup_of, unmodelled
 from atoll.core.reasons import Code
 from atoll.core.request import fresh_counts
@@ -188,12 +191,33 @@ class Books:
     @property
     def violated(self) -> tuple[Owner, ...]:
         """Owners of which other GPUs were read back than any that their grant foresaw; those that are gone last."""
-        if not self.chosen_there:
-            return ()
-        grants = (grant for grant, _ in self.live if grant.enforced and grant.candidates)
-        read_back = ((grant, self.exact(grant.owner.uid, grant.count)) for grant in grants)
-        there = [grant.owner for grant, got in read_back if got and got not in map(frozenset, grant.candidates)]
-        return (*there, *(grant.owner for grant in self.recorded))
+        recorded = (grant.owner for grant in self.recorded) if self.chosen_there else ()
+        return (*(grant.owner for grant, _ in self._strays()), *recorded)
+
+    @property
+    def unexplained(self) -> tuple[Owner, ...]:
+        """Those of them on the node whose GPUs the node's parts would not give from any state that is known.
+
+        The others came beside somebody whom nobody had decided about, and of whom the decision did not know.
+        """
+        return tuple(grant.owner for grant, got in self._strays() if not self._explains(grant, got))
+
+    def _strays(self) -> Iterator[tuple[Grant, frozenset[str]]]:
+        """Grants on the node with what was read back instead of any of their candidates."""
+        for grant, _ in self.live if self.chosen_there else ():
+            got = self.exact(grant.owner.uid, grant.count) if grant.enforced and grant.candidates else None
+            if got and got not in map(frozenset, grant.candidates):
+                yield grant, got
+
+    def _explains(self, grant: Grant, got: frozenset[str]) -> bool:
+        hardware = self.hardware
+        if hardware is None or isinstance(hardware.stock, Unpredictable):
+            return False
+        others = (hardware.where(uuids) for uid, uuids in self.got.items() if uid != grant.owner.uid)
+        owners = tuple(filter(None, others))
+        free = hardware.shape.everything & ~hardware.out & ~reduce(or_, owners, 0)
+        told = foreseen(hardware.stock, free, 0, owners, grant.count)
+        return told is not None and hardware.where(got) in told.sets
 
     @property
     def unconfirmed(self) -> int:
@@ -272,7 +296,7 @@ def view_of(books: Books) -> NodeView:
     if books.unreadable or quarantined:
         state = replace(state, free=0, hidden=0, held=0, count_free=0)
     uuids = hardware.uuids if hardware else ()
-    return NodeView(books.node.name, state, uuids, _holders(books, hardware), books.violated)
+    return NodeView(books.node.name, state, uuids, _holders(books, hardware), books.violated, books.unexplained)
 
 
 def _papers(books: Books) -> tuple[Hardware | None, Code | None, str]:

@@ -8,7 +8,7 @@ only when something stale comes to their top, so a pick costs the same at ten an
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from atoll.core.assess import class_of
 from atoll.core.buckets import Bucket, Order
@@ -98,7 +98,7 @@ class Fleet:
         elif not bucket.size:
             self._empty -= 1
         if bucket.state is not view.state:
-            view = NodeView(view.name, bucket.state, view.uuids, view.holders)  # one state object for all of them
+            view = replace(view, state=bucket.state)  # one state object for all of them
         self._views[view.name] = view
         self._members[view.name] = bucket.asked
         self._enforced += view.state.enforced

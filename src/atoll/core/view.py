@@ -28,6 +28,7 @@ class NodeView:
 
     Attributes:
         violated: owners of which the node has read back other GPUs than any that were foreseen for them.
+        unexplained: those of them on the node whose GPUs nobody's presence explains.
     """
 
     name: str
@@ -35,3 +36,4 @@ class NodeView:
     uuids: tuple[str | None, ...]
     holders: tuple[Holder, ...] = ()
     violated: tuple[Owner, ...] = ()
+    unexplained: tuple[Owner, ...] = ()

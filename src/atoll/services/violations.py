@@ -2,7 +2,8 @@
 
 The record stays in the ledger after the pod is gone, and keeps its node closed, so that whoever comes in its place does
 not get the same again: no eviction follows another without a change on the node. It is in force until the node boots,
-or something else hands out its GPUs (`Hardware.life`), or somebody deletes the `GPULedger`.
+or something else hands out its GPUs (`Hardware.life`), or somebody deletes the `GPULedger`. Where it was a stranger who
+came between decision and admission, the models were right, and the node is closed only while the pod is there.
 """
 
 from dataclasses import replace
@@ -42,8 +43,9 @@ class Violations:
             if uid not in self._told:
                 self._told[uid] = None
                 self._outbox.append(Report("violation", node=node, pod=uid, detail=f"{pod} got unforeseen GPUs"))
-            recorded = bool(record.version) and grant.violated == self._mirror.life(node)
-            if wanted is OnViolation.EVICT and recorded and self.leading and grant.policy is Policy.RESTRICTED:
+            told = bool(record.version) and grant.violated == self._mirror.life(node)
+            loops = not told and grant in self._unexplained(record)
+            if wanted is OnViolation.EVICT and not loops and self.leading and grant.policy is Policy.RESTRICTED:
                 self._evict(grant, node, now)
 
     def tick(self, now: float) -> None:
@@ -73,6 +75,11 @@ class Violations:
         found = (record.of(owner.uid) for owner in (view.violated if view else ()))
         return [grant for grant in found if grant is not None and grant.owner.uid in self._mirror.pods]
 
+    def _unexplained(self, record: LedgerRecord) -> list[Grant]:
+        view = self._mirror.fleet.get(record.node)
+        found = (record.of(owner.uid) for owner in (view.unexplained if view else ()))
+        return [grant for grant in found if grant is not None]
+
     def _unrecorded(self, record: LedgerRecord) -> list[Grant]:
         life = self._mirror.life(record.node)
-        return [grant for grant in self._of(record) if life and grant.violated != life]
+        return [grant for grant in self._unexplained(record) if life and grant.violated != life]

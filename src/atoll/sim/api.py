@@ -48,6 +48,7 @@ class FakeCluster:
     """All objects, newest version each. `allocations` is the annotation that each pod's Binding brought."""
 
     revision: int = 0
+    evictions: list[tuple[str, str, str, str]] = field(default_factory=list)  # node, its UID, its boot, UID of the pod
     nodes: dict[str, NodeFacts] = field(default_factory=dict)
     configs: dict[str, NodeConfigObject] = field(default_factory=dict)
     inventories: dict[str, Inventory] = field(default_factory=dict)
@@ -113,7 +114,17 @@ class FakeCluster:
 
     def drop_ledger(self, node: str) -> None:
         del self.ledgers[node]
+        self.reopened(node)
         self._tell(Kind.LEDGERS, LedgerGone(node))
+
+    @property
+    def evicted(self) -> set[str]:
+        """UIDs."""
+        return {uid for *_, uid in self.evictions}
+
+    def reopened(self, node: str) -> None:
+        """A person touched its ledger: what it said of violations may be gone."""
+        self.evictions = [each for each in self.evictions if each[0] != node]
 
     # What the service does.
 
@@ -171,7 +182,10 @@ class FakeCluster:
     def _evict(self, uid: str) -> Outcome:
         if uid not in self.pods:
             return PodGone(uid)
-        self.put_pod(replace(self.pods[uid], deleting=True))
+        pod = self.pods[uid]
+        if (node := self.nodes.get(pod.node)) is not None:
+            self.evictions.append((node.name, node.uid, node.boot_id, uid))
+        self.put_pod(replace(pod, deleting=True))
         return PodEvicted(uid)
 
     def _patched(self, uid: str, change: Callable[[PodFacts], PodFacts]) -> Outcome:

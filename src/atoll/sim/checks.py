@@ -4,7 +4,7 @@ The checks know nothing of the service's memory. They look at each ledger write 
 wrong step is found where it is taken and not where it hurts.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from atoll.core.asking import request_of
 from atoll.core.books import holds_nothing
@@ -177,6 +177,16 @@ class Checks:
             if not in_one_domain(self._machines[node], uuids, request.scopes, request.gpus):
                 raise Violation(f"3: Restricted {pod.uid} got {sorted(uuids)} on {node}, over several domains")
 
+    def one_eviction_per_life(self) -> None:
+        """A node's parts that do what nobody foresaw cost one pod, until something changes on the node."""
+        evicted: dict[tuple[str, ...], set[str]] = {}
+        for node, *life, uid in self._cluster.evictions:
+            evicted.setdefault((node, *life), set()).add(uid)
+        for (node, *_), uids in evicted.items():
+            self._marks["an eviction"] += 1
+            if len(uids) > 1 and node not in self._disturbed:
+                raise Violation(f"8: {sorted(uids)} were evicted from {node}, and nothing had changed there")
+
     def _leave(self, uid: str) -> None:
         for holders in self._holders.values():
             for uuid in [uuid for uuid, owner in holders.items() if owner == uid]:
@@ -190,12 +200,13 @@ class Checks:
             if grant.count and not holds_nothing(pod) and recorded is None:
                 raise Violation(f"5: {uid} runs on {node} and its grant was lost")
 
-    def no_leaks(self) -> None:
-        """No ledger names an owner that is gone (at rest)."""
+    def no_leaks(self, kept: Callable[[Grant, str], bool]) -> None:
+        """No ledger names an owner that is gone (at rest). Args: kept: whether it is, for what the owner got."""
         for record in self._cluster.ledgers.values():
             for grant in record.grants:
                 pod = self._cluster.pods.get(grant.owner.uid)
-                if pod is None or holds_nothing(pod) or pod.node not in ("", record.node):
+                over = pod is None or holds_nothing(pod) or pod.node not in ("", record.node)
+                if over and not kept(grant, record.node):
                     raise Violation(f"5: ledger of {record.node} still names {grant.owner.uid}, which is gone")
 
 

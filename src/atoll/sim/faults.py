@@ -60,6 +60,7 @@ class Faults:
             self._agent_down,
             self._driver_hangs,
             self._reboot,
+            self._plugin_errs,
         )
         for kind in kinds:
             if self.rng.random() < 0.3:
@@ -169,6 +170,12 @@ class Faults:
             self.side.agents[name].poke()
         self._later(1.0, 20.0, lambda: self.side.hung.discard(name))
 
+    def _plugin_errs(self) -> None:
+        """For a while the node's parts give whatever they like."""
+        name = self._node()
+        self.side.erring.add(name)
+        self._later(5.0, 30.0, lambda: self.side.erring.discard(name))
+
     def _reboot(self) -> None:
         name = self._node()
         node = self.cluster.nodes.get(name)
@@ -191,6 +198,7 @@ class Faults:
         now = self.cluster.ledgers.get(record.node)
         if now is not None and now.unreadable:
             self.cluster.put_ledger(record)
+            self.cluster.reopened(record.node)
 
     def _publish(self, name: str, topology: NodeTopology) -> None:
         node = self.cluster.nodes.get(name)

@@ -214,6 +214,7 @@ class FakeKubelets:
         self.runs_s: dict[str, float] = {}
         self._seen: set[str] = set()
         self._admitted: dict[str, tuple[str, int]] = {}
+        self._evicted: set[str] = set()
         cluster.watchers.append(self._told)
 
     def _told(self, _: Kind, event: WatchEvent) -> None:
@@ -221,6 +222,9 @@ class FakeKubelets:
             case PodSeen(pod) if pod.node and pod.uid not in self._seen:
                 self._seen.add(pod.uid)
                 self._timeline.after(self._rng.uniform(0.01, 0.5), lambda: self._admit(pod.uid))
+            case PodSeen(pod) if pod.uid in self._cluster.evicted and pod.uid not in self._evicted:
+                self._evicted.add(pod.uid)
+                self._timeline.after(self._rng.uniform(0.1, 5.0), lambda: self._evict(pod.uid))
             case PodGone(uid):
                 self._admitted.pop(uid, None)
                 self._side.deleted(uid)
@@ -244,6 +248,12 @@ class FakeKubelets:
             return
         self._admitted[uid] = (pod.node, pod_gpus(pod))
         self._timeline.after(self.runs_s.get(uid, 10.0), lambda: self._end(uid))
+
+    def _evict(self, uid: str) -> None:
+        """Its grace is over."""
+        self._admitted.pop(uid, None)
+        self._side.end(uid)
+        self._cluster.drop_pod(uid)
 
     def _end(self, uid: str) -> None:
         """Succeeded or Failed, then removed a while later."""

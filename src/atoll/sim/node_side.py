@@ -36,7 +36,7 @@ class NodeSide:
         started: told of every pod that got GPUs, with their UUIDs, and since when the pod is deleted that still runs
             on one of them.
         disturbed: told of nodes whose usable GPUs change. agents: by node, where nodes are observed.
-        hung: nodes whose driver does not answer.
+        hung: nodes whose driver does not answer. erring: nodes whose parts give whatever they like.
     """
 
     cluster: FakeCluster
@@ -51,6 +51,8 @@ class NodeSide:
     disturbed: list[Callable[[str], None]] = field(default_factory=list)
     agents: dict[str, AgentProcess] = field(default_factory=dict)
     hung: set[str] = field(default_factory=set)
+    erring: set[str] = field(default_factory=set)
+    _strays: set[str] = field(default_factory=set)  # UIDs of pods that got what nobody could foresee
     sick: dict[str, int] = field(default_factory=dict)
     silent_status: bool = False
     _held: dict[str, dict[str, int]] = field(default_factory=dict)  # node -> pod UID -> GPUs, as the kubelet has it
@@ -92,6 +94,7 @@ class NodeSide:
 
     def heal(self) -> None:
         self.hung.clear()
+        self.erring.clear()
         for agent in self.agents.values():
             agent.start()
 
@@ -127,6 +130,11 @@ class NodeSide:
         told = self._table(pod.node).outcomes(free, pod_gpus(pod))
         choices = [*sorted(told.sets), *([None] if not told.sure else [])]
         gpus = self.rng.choice(choices)
+        if pod.node in self.erring and gpus is not None:
+            gpus = mask_of(self.rng.sample(positions(free), pod_gpus(pod)))
+            stray = gpus not in told.sets
+            self.marks["the node's parts gave what nobody foresaw"] += stray
+            self._strays |= {pod.uid} if stray else set()
         if gpus is None:
             self.marks["the node's parts failed a pod"] += 1
             return False
@@ -134,7 +142,7 @@ class NodeSide:
             self._deleted[uid] for uid, theirs in self._running_on(pod.node).items() if theirs & gpus and uid != pod.uid
         ]
         self._held_on(pod.node)[pod.uid] = self._running_on(pod.node)[pod.uid] = gpus
-        for tell in self.started:
+        for tell in self.started if pod.uid not in self._strays else ():
             tell(pod, self._uuids(pod.node, gpus), min(beside, default=None))
         self.timeline.after(self.rng.uniform(0.05, 1.5), lambda: self._status(pod.uid))
         return True

@@ -53,6 +53,9 @@ SOMETIMES = (
     "observed a Restricted pod",
     "fault driver_hangs",
     "fault reboot",
+    "fault plugin_errs",
+    "the node's parts gave what nobody foresaw",
+    "an eviction",
     "deleted under its containers",
     "the kubelet gave away what a deleted pod still used",
 )

@@ -6,14 +6,16 @@ stream of chance.
 
 import hashlib
 from collections import Counter
+from dataclasses import fields
 
 from atoll.core.asking import request_of
-from atoll.core.effects import Report
-from atoll.core.events import LeadershipChanged, Tick
-from atoll.core.facts import Enforcement, NodeConfigObject, NodeFacts, PodFacts
-from atoll.core.ledger import NodeMode
+from atoll.core.effects import ReadPod, Report
+from atoll.core.events import AgentSeen, Event, LeadershipChanged, Tick
+from atoll.core.facts import Enforcement, NodeConfigObject, NodeFacts, OnViolation, PodFacts
+from atoll.core.ledger import Grant, NodeMode
 from atoll.core.request import GpuRequest
 from atoll.core.topology import NodeTopology
+from atoll.core.view import NodeView
 from atoll.services.scheduling import Scheduling
 from atoll.sim.api import FakeCluster
 from atoll.sim.checks import Checks, Violation
@@ -106,6 +108,7 @@ class World:
                 "all",
                 enforcement=Enforcement.ENFORCE if enforced else Enforcement.SHADOW,
                 mode=NodeMode.OBSERVE if self.side.observed else None,
+                on_violation=rng.choice((None, *OnViolation)),
             )
         )
         if rng.random() < 0.15:
@@ -142,9 +145,14 @@ class World:
                 unserved = [pod.uid for pod in self._unserved()]
                 raise Violation(f"6: {unserved} still wait for GPUs that are free" if unserved else "7: never at rest")
         self.checks.all_recorded()
-        self.checks.no_leaks()
+        self.checks.no_leaks(self._keeps_closed)
+        self.checks.one_eviction_per_life()
         self._must_equal_a_rebuild()
         return self.digest()
+
+    def _keeps_closed(self, grant: Grant, node: str) -> bool:
+        leader = self.instances[0].scheduling
+        return leader is not None and leader.mirror.keeps_closed(grant, node)
 
     def _let_pass(self, time_s: float) -> None:
         until = self.timeline.now + time_s
@@ -190,11 +198,22 @@ class World:
 
     def _must_equal_a_rebuild(self) -> None:
         """A service that starts now knows exactly the same, and finds nothing to do."""
-        fresh, effects = Scheduling(), 0
-        for event in (LeadershipChanged(leading=True), *self.cluster.everything(), Tick()):
-            effects += sum(not isinstance(effect, Report) for effect in fresh.step(event, 0.0))
-        if effects:
-            raise Violation("7: a service that starts now has something to write")
+        fresh = Scheduling()
+        events: list[Event] = [LeadershipChanged(leading=True), *self.cluster.everything(), Tick()]
+        # Each agent speaks once more: only then a service that starts believes that an owner has left the node.
+        now, told = str(self.cluster.revision + 1), self.cluster.inventories
+        last: list[Event] = [
+            *(AgentSeen(name, "once more", now, told[name].version) for name in self.cluster.agents if name in told),
+            Tick(),
+        ]
+        while events:
+            for effect in fresh.step(events.pop(0), 0.0):
+                if isinstance(effect, ReadPod):  # of whom a ledger keeps something, though he is gone
+                    events.append(self.cluster.perform(effect))
+                elif not isinstance(effect, Report):
+                    raise Violation(f"7: a service that starts now has something to write: {effect}")
+            if not events:
+                events, last = last, []
         for instance in self.instances:
             if instance.scheduling is None:
                 raise Violation(f"7: {instance.name} did not come back")
@@ -202,4 +221,18 @@ class World:
             for name in self.cluster.nodes:
                 old, new = mirror.fleet.get(name), fresh.mirror.fleet.get(name)
                 if old != new:
-                    raise Violation(f"7: {instance.name} thinks {old} of {name}, a rebuild {new}")
+                    raise Violation(f"7: {instance.name} and a rebuild differ on {name}: {_difference(old, new)}")
+
+
+def _difference(old: NodeView | None, new: NodeView | None) -> str:
+    """What is not the same, without all that is."""
+    if old is None or new is None:
+        return f"{old} against {new}"
+    parts = ((old.state, new.state), (old, new))
+    told = [
+        f"{field.name} {getattr(a, field.name)} against {getattr(b, field.name)}"
+        for a, b in parts
+        for field in fields(a)
+        if field.name != "state" and getattr(a, field.name) != getattr(b, field.name)
+    ]
+    return "; ".join(told)
