@@ -174,7 +174,7 @@ class Faults:
         """For a while the node's parts give whatever they like."""
         name = self._node()
         self.side.erring.add(name)
-        self._later(5.0, 30.0, lambda: self.side.erring.discard(name))
+        self._later(20.0, 60.0, lambda: self.side.erring.discard(name))
 
     def _reboot(self) -> None:
         name = self._node()

@@ -108,7 +108,7 @@ class World:
                 "all",
                 enforcement=Enforcement.ENFORCE if enforced else Enforcement.SHADOW,
                 mode=NodeMode.OBSERVE if self.side.observed else None,
-                on_violation=rng.choice((None, *OnViolation)),
+                on_violation=rng.choice((None, OnViolation.EVICT, *OnViolation)),
             )
         )
         if rng.random() < 0.15:
