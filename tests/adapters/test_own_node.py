@@ -150,6 +150,31 @@ def test_what_only_calls_itself_a_device_plugin_is_none(mounts: str, state: str)
     assert pod(container("p", image=image), mounts=mounts, containerStatuses=[status("p", state=state)]) == BARE
 
 
+DRA_FOLDER = "/var/lib/kubelet/plugins_registry"
+
+
+@pytest.mark.parametrize(
+    ("name", "image", "mounts", "told"),
+    [
+        (
+            "gpus",
+            "registry.k8s.io/dra-driver-nvidia-gpu:v0.4.1",
+            DRA_FOLDER,
+            "nvidia-dra-driver v0.4.1",
+        ),
+        ("gpus", "nvcr.io/nvidia/k8s-dra-driver-gpu:v25.3.0", DRA_FOLDER, "nvidia-dra-driver v25.3.0"),
+        ("compute-domains", "nvcr.io/nvidia/k8s-dra-driver-gpu:v25.3.0", DRA_FOLDER, ""),
+        ("dranet", "registry.k8s.io/networking/dranet:v1.0.0", DRA_FOLDER, ""),
+        ("gpus", "nowhere.example/k8s-dra-driver-gpu:v9", "/data", ""),
+    ],
+    ids=["upstream", "NVIDIA's", "racks alone", "network", "only called so"],
+)
+def test_a_dra_driver_for_gpus_is_known_by_its_image(name: str, image: str, mounts: str, told: str) -> None:
+    found = pod(container(name, image=image), mounts=mounts, containerStatuses=[status(name)])
+
+    assert found.dra == ((told,) if told else ())
+
+
 def test_a_feature_discovery_of_the_same_image_is_no_device_plugin() -> None:
     name, image = "gpu-feature-discovery-ctr", "nvcr.io/nvidia/k8s-device-plugin:v0.17.1"
 

@@ -8,6 +8,7 @@ from atoll.core.agent.effects import AskDevices, Look, Publish, RenewLease
 from atoll.core.agent.events import (
     DevicesTold,
     KubeletTold,
+    Looked,
     OwnNodeGone,
     OwnNodeSeen,
     PublishedListed,
@@ -68,6 +69,26 @@ def test_the_capability_says_why_restricted_is_not_possible(scene: Scene) -> Non
 
     (*_, last) = (effect for effect in scene.effects if isinstance(effect, Publish))
     assert any("CPU manager policy static" in gate for gate in last.gates)
+
+
+def test_a_dra_driver_beside_the_plugin_is_told_and_closes_the_node(scene: Scene) -> None:
+    """It hands out the same GPUs, and neither knows what the other gave."""
+    scene.begin(Resident("dra-uid", "kube-system", "dra", "3", dra=("nvidia-dra-driver v0.4.1",)))
+
+    (*_, last) = (effect for effect in scene.effects if isinstance(effect, Publish))
+    assert last.inventory.parts is not None
+    assert last.inventory.parts.dra == "nvidia-dra-driver v0.4.1"
+    assert any("hands out the same GPUs" in gate for gate in last.gates)
+
+
+def test_versions_of_the_driver_are_told_as_the_machine_tells_them(scene: Scene) -> None:
+    scene.begin()
+    scene.hear(Looked(BOARD, driver="550.54.15", cuda="12.4"))
+
+    assert (scene.told.driver, scene.told.cuda) == ("550.54.15", "12.4")
+    scene.machine = "the driver hangs"
+    scene.wait(LOOK_S + 1)
+    assert scene.told.driver == "550.54.15"
 
 
 def test_what_a_pod_gives_back_is_told(scene: Scene) -> None:

@@ -84,7 +84,16 @@ def _once(name: str, output: Output, host_root: Path) -> None:
     topology = probed.machine.topology
     if topology is None:
         raise AssertionError("a machine whose GPUs are listed has a topology")
-    document = json.loads(gpu_node_json(Inventory(probed.machine.name, "", Source.AGENT, topology)))
+    versions = dict(probed.machine.versions)
+    inventory = Inventory(
+        probed.machine.name,
+        "",
+        Source.AGENT,
+        topology,
+        driver=versions.get("driver", ""),
+        cuda=versions.get("cuda", ""),
+    )
+    document = json.loads(gpu_node_json(inventory))
     del document["metadata"]["ownerReferences"]  # whose Node it is, only the cluster knows
     sys.stdout.write(
         json.dumps(document, indent=2) + "\n" if output == Output.JSON else yaml.safe_dump(document, sort_keys=False)

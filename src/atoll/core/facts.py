@@ -62,6 +62,7 @@ class StockParts:
         policy, scope: of the Topology Manager. cpu_manager, memory_manager: their policies.
         plugin, version: of the device plugin. sharing: how it shares whole GPUs, "" where it does not.
         options: policy options of the Topology Manager that are switched on, sorted. kubelet: its version.
+        dra: DRA drivers that hand out GPUs beside the plugin, "" where there is none.
     """
 
     policy: str = ""
@@ -73,6 +74,7 @@ class StockParts:
     sharing: str = ""
     options: tuple[str, ...] = ()
     kubelet: str = ""
+    dra: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ class Inventory:
         boot_id: of the boot since which it holds, "" where not told.
         stale: why what it tells of the machine may be out of date, "" where it is not.
         pods_version: resourceVersion of the pods up to which `given` is told, "" where nobody tells.
+        driver, cuda: versions that the driver tells, "" unknown.
     """
 
     node: str
@@ -108,6 +111,8 @@ class Inventory:
     boot_id: str = ""
     stale: str = ""
     pods_version: str = ""
+    driver: str = ""
+    cuda: str = ""
 
 
 class Enforcement(StrEnum):

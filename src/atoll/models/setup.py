@@ -64,6 +64,8 @@ def _plugin(setup: StockSetup) -> Iterator[str]:
 def _sharing(setup: StockSetup) -> Iterator[str]:
     if setup.parts.sharing:
         yield f"GPUs are shared ({setup.parts.sharing}): two that a pod gets may be replicas of one"
+    if setup.parts.dra:
+        yield f"{setup.parts.dra} hands out the same GPUs, and the device plugin does not know of it"
     split = [device.index for device in setup.topology.devices if device.mig]
     if split:
         yield f"GPU {ranges(split)} is split by MIG"

@@ -63,6 +63,7 @@ class Agent:
         self._node: OwnNode | None = None
         self._residents = Residents()
         self._topology: NodeTopology | None = None
+        self._driver = self._cuda = ""
         self._looked_in = ""  # boot ID
         self._stale = ""
         self._kubelet: StockParts | None = None
@@ -158,6 +159,7 @@ class Agent:
             self._residents.adopt(known.given)
             if known.source is Source.AGENT:
                 self._topology, self._looked_in = known.topology, known.boot_id
+                self._driver, self._cuda = known.driver, known.cuda
 
     def _something_changed(self) -> None:
         """A kubelet or a device plugin that has come or gone shows in what the node offers; it may bring other ways."""
@@ -175,6 +177,7 @@ class Agent:
             self._stale = why
             return
         self._look.done(now)
+        self._driver, self._cuda = looked.driver, looked.cuda
         self._topology, self._looked_in, self._stale = after_look(known, seen), boot, ""
 
     # What it wants.
@@ -230,6 +233,7 @@ class Agent:
             sharing=node.sharing,
             plugin=plugin.name if plugin else "",
             version=plugin.version if plugin else "",
+            dra=self._residents.dra,
         )
         return Inventory(
             node.name,
@@ -241,6 +245,8 @@ class Agent:
             boot_id=self._looked_in,
             stale=self._stale or self._residents.unseen,
             pods_version=self._residents.version,
+            driver=self._driver,
+            cuda=self._cuda,
         )
 
     @property

@@ -38,7 +38,7 @@ class Filed:
         return self.node_uid, self.source, self.uuids, self.parts, self.boot_id, self.stale
 
     def inventory(self, node: str) -> Inventory:
-        """As it was put."""
+        """As it was put, without what only people read."""
         named = zip(self.model.devices, self.uuids, strict=True)
         devices = tuple(replace(device, uuid=uuid) for device, uuid in named)
         topology = self.model.with_devices(devices)

@@ -23,6 +23,9 @@ from atoll.services.due import Due
 
 TOLD_WITHIN_S = 2.0
 """How long a pod that runs may be silent about its GPUs before the kubelet is asked."""
+DRA_MAX = 253
+"""As long as a word of the API's may be."""
+
 UNSEEN = "it does not show of which pods something runs"
 
 
@@ -126,6 +129,12 @@ class Residents:
         """The device plugin; None where none, or more than one, runs."""
         found = {plugin for pod in self._pods.values() if not pod.over for plugin in pod.plugins}
         return found.pop() if len(found) == 1 else None
+
+    @property
+    def dra(self) -> str:
+        """DRA drivers that hand out GPUs here; "" none."""
+        found = {each for pod in self._pods.values() if not pod.over for each in pod.dra}
+        return ", ".join(sorted(found))[:DRA_MAX]
 
     def _of(self, uid: str) -> tuple[Given, ...]:
         return tuple(self._held.get(uid, {}).values())

@@ -51,6 +51,8 @@ def inventory_of(node: wire.GpuNode) -> Inventory | None:
         status.boot_id or "",
         status.stale,
         trusted(status.pods_version),
+        status.driver.version if status.driver else "",
+        status.driver.cuda if status.driver else "",
     )
 
 
@@ -90,6 +92,8 @@ def status_of(inventory: Inventory, capabilities: tuple[wire.Capability, ...] = 
         nics_known=topology.nics_known,
         kubelet=_wire_kubelet(inventory.parts) if inventory.parts else None,
         device_plugin=_wire_plugin(inventory.parts) if inventory.parts else None,
+        driver=wire.Driver(inventory.driver, inventory.cuda) if inventory.driver or inventory.cuda else None,
+        dra_drivers=inventory.parts.dra if inventory.parts else "",
         containers=tuple(
             wire.GivenContainer(each.namespace, each.pod, each.container, each.uuids, each.pod_uid)
             for each in inventory.given
@@ -117,6 +121,7 @@ def _parts_of(status: wire.GpuNodeStatus) -> StockParts | None:
         sharing=plugin.sharing,
         options=kubelet.topology_manager_options,
         kubelet=kubelet.version,
+        dra=status.dra_drivers,
     )
 
 

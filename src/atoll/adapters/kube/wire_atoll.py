@@ -190,6 +190,11 @@ class DevicePlugin(Struct, frozen=True):
     sharing: Word = ""
 
 
+class Driver(Struct, frozen=True):
+    version: Word = ""
+    cuda: Word = ""
+
+
 class GivenContainer(Struct, frozen=True):
     """What one container really got."""
 
@@ -218,6 +223,8 @@ class GpuNodeStatus(Struct, frozen=True):
     nics_known: bool = False
     kubelet: KubeletPolicies | None = None
     device_plugin: DevicePlugin | None = None
+    driver: Driver | None = None
+    dra_drivers: Word = msgspec.field(default="", name="draDrivers")
     containers: Annotated[tuple[GivenContainer, ...], Meta(max_length=CONTAINERS_READ_MAX)] = ()
     gpus: Small | None = None  # for people, never read
     stale: Text = ""

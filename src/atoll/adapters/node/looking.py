@@ -58,7 +58,7 @@ class Looking:
             return Looked(None, f"the look at the machine printed what cannot be read: {error}"[:WHY_MAX])
         if inventory is None:
             return Looked(None, f"the look at the machine ended with {child.returncode}: {_last(problems)}"[:WHY_MAX])
-        return Looked(inventory.topology)
+        return Looked(inventory.topology, driver=inventory.driver, cuda=inventory.cuda)
 
 
 def _last(problems: bytes) -> str:

@@ -46,7 +46,7 @@ class Resident:
         given: what its status says that its containers got.
         admitted: the kubelet has let it in, and so given it GPUs: it says something of its containers.
         over: none of its containers runs any more, or will.
-        plugins: device plugins among its containers.
+        plugins: device plugins among its containers. dra: DRA drivers for GPUs among them, with their versions.
     """
 
     uid: str
@@ -59,6 +59,7 @@ class Resident:
     admitted: bool = False
     over: bool = False
     plugins: tuple[Plugin, ...] = ()
+    dra: tuple[str, ...] = ()
 
     @property
     def holds(self) -> bool:
@@ -120,10 +121,16 @@ class PublishedListed:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """The machine was asked. Attributes: topology: None where nothing could be told, and `why` says why."""
+    """The machine was asked.
+
+    Attributes:
+        topology: None where nothing could be told, and `why` says why. driver, cuda: versions, "" unknown.
+    """
 
     topology: NodeTopology | None
     why: str = ""
+    driver: str = ""
+    cuda: str = ""
 
 
 @dataclass(frozen=True, slots=True)

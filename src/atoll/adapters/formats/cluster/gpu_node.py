@@ -45,12 +45,17 @@ def read(name: str, value: Value, line: int) -> tuple[Reading, ...]:
     if inventory is None:
         return ()
     reading = reading_of(Source(Format.GPU_NODE, name, line), inventory.topology, inventory.node)
-    parts = inventory.parts
+    told = (("driver", inventory.driver), ("cuda", inventory.cuda))
+    reading, parts = replace(reading, versions=tuple(each for each in told if each[1])), inventory.parts
     if parts is None:
         return (reading,)
     policies = KubeletPolicies(parts.policy, parts.scope, parts.cpu_manager, parts.memory_manager)
     plugin = ((DEVICE_PLUGIN, f"{parts.plugin} {parts.version}".strip()),) if parts.plugin else ()
-    return (replace(reading, kubelet=policies, versions=plugin, allocations=_allocations(inventory.given)),)
+    return (
+        replace(
+            reading, kubelet=policies, versions=(*reading.versions, *plugin), allocations=_allocations(inventory.given)
+        ),
+    )
 
 
 def allocations(value: Value) -> tuple[SeenAllocation, ...]:

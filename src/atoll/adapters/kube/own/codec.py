@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from atoll.adapters.kube.codec import quantity
 from atoll.adapters.kube.own import wire
-from atoll.adapters.kube.survey.images import part_of
+from atoll.adapters.kube.survey.images import Part, part_of
 from atoll.core.agent.events import OwnNode, Plugin, Resident
 from atoll.core.audit.picture import Role
 from atoll.core.facts import Given
@@ -14,6 +14,10 @@ REPLICAS = "nvidia.com/gpu.replicas"
 """Labels of NVIDIA's feature discovery."""
 
 PLUGIN_FOLDER = "device-plugins"
+DRA_FOLDER = "kubelet/plugins"
+"""And kubelet/plugins_registry."""
+GPU_DRIVERS = frozenset({"nvidia-dra-driver", "amd-dra-driver", "intel-dra-driver"})
+RACKS = "compute-domains"
 _ADDRESSES = ("InternalIP", "ExternalIP", "Hostname")
 _ENDED = frozenset({"Succeeded", "Failed"})
 
@@ -49,8 +53,8 @@ def resident(pod: wire.Pod, resources: tuple[str, ...]) -> Resident:
     asking = tuple(each.name for each in lasting if _asks(each, resources))
     passing = tuple(each.name for each in inits if each.restart_policy != "Always" and _asks(each, resources))
     statuses = [*(status.init_container_statuses or ()), *(status.container_statuses or ())]
-    plugins = tuple(_plugins(pod, statuses))
-    if not (asking or passing or plugins):
+    plugins, dra = tuple(_plugins(pod, statuses)), tuple(_dra_drivers(pod, statuses))
+    if not (asking or passing or plugins or dra):
         return Resident(metadata.uid, metadata.namespace, metadata.name, "")
     given = ((each.name, _uuids(each, resources)) for each in statuses if each.name in asking)
     return Resident(
@@ -66,6 +70,7 @@ def resident(pod: wire.Pod, resources: tuple[str, ...]) -> Resident:
         admitted=bool(statuses),
         over=status.phase in _ENDED,
         plugins=plugins,
+        dra=dra,
     )
 
 
@@ -86,13 +91,27 @@ def _uuids(status: wire.ContainerStatus, resources: tuple[str, ...]) -> tuple[st
 
 
 def _plugins(pod: wire.Pod, statuses: list[wire.ContainerStatus]) -> Iterator[Plugin]:
-    """Those that run, with the folder of the kubelet that plugins speak to it by: an image's name alone proves nothing,
-    and the right to mount that folder is not a tenant's."""
+    for _, part, version, status in _running(pod, statuses, PLUGIN_FOLDER, Role.DEVICE_PLUGIN):
+        yield Plugin(part.name, version, f"{pod.metadata.uid}/{status.restart_count}")
+
+
+def _dra_drivers(pod: wire.Pod, statuses: list[wire.ContainerStatus]) -> Iterator[str]:
+    """Those that hand out GPUs: NVIDIA's has a container of its own for what concerns whole racks alone."""
+    for container, part, version, _ in _running(pod, statuses, DRA_FOLDER, Role.DRA_DRIVER):
+        if part.name in GPU_DRIVERS and container.name != RACKS:
+            yield f"{part.name} {version}".strip()
+
+
+def _running(
+    pod: wire.Pod, statuses: list[wire.ContainerStatus], folder: str, role: Role
+) -> Iterator[tuple[wire.Container, Part, str, wire.ContainerStatus]]:
+    """Containers of that role that run, with the folder of the kubelet that such parts speak to it by: an image's name
+    alone proves nothing, and the right to mount that folder is not a tenant's."""
     paths = (volume.host_path.path for volume in pod.spec.volumes or () if volume.host_path)
-    if not any(PLUGIN_FOLDER in path for path in paths):
+    if not any(folder in path for path in paths):
         return
     running = {each.name: each for each in statuses if each.state.running}
     for container in pod.spec.containers:
         found = part_of(container)
-        if found is not None and found[0].role is Role.DEVICE_PLUGIN and container.name in running:
-            yield Plugin(found[0].name, found[1], f"{pod.metadata.uid}/{running[container.name].restart_count}")
+        if found is not None and found[0].role is role and container.name in running:
+            yield container, *found, running[container.name]
