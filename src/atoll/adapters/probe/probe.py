@@ -29,6 +29,7 @@ TOOLS: tuple[tuple[str, ...], ...] = (
     ("npu-smi", "info", "-t", "topo"),
     ("npu-smi", "info", "-l"),
     ("mx-smi", "topo", "-m"),
+    ("lstopo-no-graphics", "--of", "xml"),
 )
 """What is asked where it is installed; nothing of it changes anything."""
 
