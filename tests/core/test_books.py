@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from atoll.core.books import books_of, hardware_of, observed, view_of
-from atoll.core.facts import Enforcement, Inventory, NodeConfig, NodeFacts, PodFacts, Source
+from atoll.core.facts import Enforcement, Given, Inventory, NodeConfig, NodeFacts, PodFacts, Source
 from atoll.core.gpuset import mask_of
-from atoll.core.ledger import ContainerGrant, Grant, LedgerRecord, Owner, Part, fault_of
+from atoll.core.ledger import ContainerGrant, Grant, LedgerRecord, NodeMode, Owner, Part, fault_of
 from atoll.core.lifecycle import State
 from atoll.core.reasons import Code
 from atoll.core.request import ContainerAsk, ContainerKind, PodAsk, Policy
@@ -173,6 +173,31 @@ def test_explanations_name_owners_by_position_and_foreign_ones_by_count():
 )
 def test_the_state_of_a_grant_follows_from_its_pod(seen, gone, state):
     assert observed(grant("a", "GPU-n1-0"), "n1", seen, gone=gone) is state
+
+
+@pytest.mark.parametrize(
+    ("given", "state"),
+    [
+        ((), State.BOUND),
+        (("GPU-n1-0",), State.BOUND),
+        (("GPU-n1-0", "GPU-n1-1"), State.PREPARED),
+        (("GPU-n1-2", "GPU-n1-3"), State.PREPARED),
+        (("GPU-n1-0", "GPU-n1-4"), State.BOUND),
+    ],
+    ids=["nothing told", "a part of it", "one candidate", "another", "what nobody foresaw"],
+)
+def test_a_grant_is_prepared_once_the_node_has_given_what_was_foreseen(given, state):
+    candidates = (("GPU-n1-0", "GPU-n1-1"), ("GPU-n1-2", "GPU-n1-3"))
+    bound = replace(grant("a", count=2), candidates=candidates)
+    config = replace(ENFORCE, mode=NodeMode.OBSERVE)
+    told = [Given("a-uid", "main", given)] if given else []
+    books = books_of(
+        NODE, config, hardware_of(inventory(), config), LedgerRecord("n1"), [pod("a", 2)], [(bound, State.BOUND)], told
+    )
+
+    (holder,) = view_of(books).holders
+
+    assert holder.state is state
 
 
 @pytest.mark.parametrize(

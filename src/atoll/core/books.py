@@ -188,6 +188,11 @@ class Books:
         got = self.got.get(uid)
         return got if got is not None and len(got) >= count else None
 
+    def prepared(self, grant: Grant) -> bool:
+        """Whether the node has read back that the owner got what was granted."""
+        got = self.exact(grant.owner.uid, grant.count)
+        return bool(got) and (got == grant.uuids or got in map(frozenset, grant.candidates))
+
     @property
     def violated(self) -> tuple[Owner, ...]:
         """Owners of which other GPUs were read back than any that their grant foresaw; those that are gone last."""
@@ -398,7 +403,13 @@ def _where_foreign(books: Books, pod: PodFacts, hardware: Hardware) -> tuple[int
 def _holders(books: Books, hardware: Hardware | None) -> tuple[Holder, ...]:
     """Who holds what, for explanations: by position where that is known, by count in any case."""
     granted = [
-        Holder(grant.owner, _where(books, grant, hardware)[0] if hardware else 0, grant.count, state, grant.occupant)
+        Holder(
+            grant.owner,
+            _where(books, grant, hardware)[0] if hardware else 0,
+            grant.count,
+            after(state, Step.DEVICES_PREPARED) if state is State.BOUND and books.prepared(grant) else state,
+            grant.occupant,
+        )
         for grant, state in books.live
     ]
     foreign = [
