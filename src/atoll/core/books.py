@@ -191,7 +191,7 @@ class Books:
     def prepared(self, grant: Grant) -> bool:
         """Whether the node has read back that the owner got what was granted."""
         got = self.exact(grant.owner.uid, grant.count)
-        return bool(got) and (got == grant.uuids or got in map(frozenset, grant.candidates))
+        return got is not None and (got == grant.uuids or got in map(frozenset, grant.candidates))
 
     @property
     def violated(self) -> tuple[Owner, ...]:
