@@ -16,7 +16,7 @@ from atoll.core.events import (
     PodSeen,
 )
 from atoll.core.facts import Enforcement, Given, NodeConfigObject, OnViolation
-from atoll.core.ledger import LedgerRecord, NodeMode
+from atoll.core.ledger import SEEN, LedgerRecord, NodeMode
 from atoll.core.reasons import Code
 from atoll.core.request import Policy
 from atoll.services.violations import AGAIN_S
@@ -165,12 +165,111 @@ def test_what_a_stranger_explains_closes_the_node_while_the_pod_is_there_and_no_
     site.tell(Given("a-uid", "main", STRAY), Given("s-uid", "main", rest), pods="8")
 
     assert site.reports == ["violation"]
-    assert site.service.mirror.record("n1").grants[0].violated == ""
+    assert site.service.mirror.record("n1").grants[0].violated == SEEN
     assert evictions(site) == 1
     assert site.code(1) is Code.NODE_CLOSED
     site.hear(PodGone("a-uid", "20"), PodGone("s-uid", "21"))
     site.tell(pods="22")
     assert site.code() is None
+
+
+def test_a_verdict_stands_whoever_leaves_after_it() -> None:
+    site = Site()
+    site.hear(LeadershipChanged(leading=True), config(OnViolation.REPORT))
+    waiting, stranger = pod("a", 2, node=""), pod("s", 6, version="6")
+    site.hear(PodSeen(waiting))
+    grant = site.grant(waiting)
+    site.hear(LedgerSeen(LedgerRecord("n1", "9", "uid-1", (grant,))), PodSeen(stranger))
+    site.hear(PodSeen(replace(waiting, node="n1", version="7")))
+    rest = tuple(f"GPU-n1-{n}" for n in range(8) if n not in (0, 4))
+
+    site.tell(Given("a-uid", "main", STRAY), pods="8")  # nothing is told of the stranger yet
+    assert site.service.mirror.record("n1").grants[0].violated == ""
+    site.tell(Given("a-uid", "main", STRAY), Given("s-uid", "main", rest), pods="9")
+    site.hear(PodGone("s-uid", "20"))
+    site.tell(Given("a-uid", "main", STRAY), pods="21")
+    site.hear(PodGone("a-uid", "22"))
+    site.tell(pods="23")
+
+    assert site.code() is None
+
+
+def test_what_a_container_has_before_and_after_a_lost_checkpoint_is_no_violation() -> None:
+    site = Site()
+    site.hear(LeadershipChanged(leading=True), config(OnViolation.EVICT))
+    waiting = pod("a", 2, node="")
+    site.hear(PodSeen(waiting))
+    grant = site.grant(waiting)
+    site.hear(LedgerSeen(LedgerRecord("n1", "9", "uid-1", (grant,))), PodSeen(replace(waiting, node="n1", version="6")))
+
+    site.tell(Given("a-uid", "main", (*grant.candidates[0], "GPU-n1-6", "GPU-n1-7")), pods="8")
+
+    assert site.reports == []
+    assert evictions(site) == 0
+
+
+def test_a_plugin_that_is_away_when_the_pod_is_read_back_evicts_nobody_without_a_record() -> None:
+    site = Site()
+    site.hear(LeadershipChanged(leading=True), config(OnViolation.EVICT))
+    waiting, parts = pod("a", 2, node=""), site.parts
+    site.hear(PodSeen(waiting))
+    grant = site.grant(waiting)
+    site.hear(LedgerSeen(LedgerRecord("n1", "9", "uid-1", (grant,))), PodSeen(replace(waiting, node="n1", version="6")))
+
+    site.parts = replace(parts, plugin="", version="")
+    site.tell(Given("a-uid", "main", STRAY), pods="7")
+    assert evictions(site) == 0
+    site.parts = parts
+    site.tell(Given("a-uid", "main", STRAY), pods="8")
+
+    assert evictions(site) == 1
+    gone(site)
+    assert site.code() is Code.NODE_CLOSED
+
+
+def test_what_is_left_of_an_owner_who_is_gone_holds_no_gpu_and_one_such_record_is_enough() -> None:
+    site = violated(OnViolation.REPORT, Policy.PREFERRED)
+    gone(site)
+    (left,) = site.service.mirror.record("n1").grants
+    assert (left.count, left.candidates, left.uuids) == (0, (), frozenset())
+
+    again = replace(pod("b", 2, node=""), version="30")
+    site.hear(PodSeen(again))
+    stray = replace(left, owner=replace(left.owner, name="b", uid="b-uid"), count=2, violated="",
+                    candidates=(("GPU-n1-1", "GPU-n1-2"),))  # fmt: skip
+    record = site.service.mirror.record("n1")
+    site.hear(LedgerSeen(replace(record, version="999", grants=(left, stray))))
+    site.hear(PodSeen(replace(again, node="n1", version="31")))
+    site.tell(Given("b-uid", "main", STRAY), pods="32")
+
+    assert site.service.mirror.record("n1").of("b-uid").violated == SEEN
+    site.hear(PodGone("b-uid", "40"))
+    site.tell(pods="41")
+    assert [grant.owner.uid for grant in site.service.mirror.record("n1").grants] == ["a-uid"]
+
+
+def test_nobody_is_evicted_where_the_node_is_only_watched_by_now() -> None:
+    site = violated(OnViolation.REPORT)
+
+    site.hear(
+        ConfigSeen(
+            NodeConfigObject(
+                "all", enforcement=Enforcement.SHADOW, mode=NodeMode.OBSERVE, on_violation=OnViolation.EVICT
+            )
+        )
+    )
+
+    assert evictions(site) == 0
+
+
+def test_a_node_whose_mode_is_another_for_a_moment_stays_closed() -> None:
+    site = violated(OnViolation.REPORT)
+    gone(site)
+
+    site.hear(ConfigSeen(NodeConfigObject("all", enforcement=Enforcement.ENFORCE, mode=NodeMode.ASSUMED)))
+    site.hear(config(OnViolation.REPORT))
+
+    assert site.code() is Code.NODE_CLOSED
 
 
 def test_only_the_leader_records_and_evicts() -> None:

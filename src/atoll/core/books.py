@@ -21,7 +21,7 @@ from atoll.core.facts import (
     StockParts,
 )
 from atoll.core.gpuset import mask_of
-from atoll.core.ledger import Grant, LedgerRecord, NodeMode, Owner
+from atoll.core.ledger import SEEN, Grant, LedgerRecord, NodeMode, Owner
 from atoll.core.lifecycle import State, Step, after
 from atoll.core.node_state import NodeState
 from atoll.core.observed import foreseen
@@ -200,24 +200,39 @@ class Books:
         return (*(grant.owner for grant, _ in self._strays()), *recorded)
 
     @property
-    def unexplained(self) -> tuple[Owner, ...]:
-        """Those of them on the node whose GPUs the node's parts would not give from any state that is known.
-
-        The others came beside somebody whom nobody had decided about, and of whom the decision did not know.
+    def verdicts(self) -> tuple[tuple[Owner, bool], ...]:
+        """Of those on the node whom nobody has judged yet: whether the node's parts would give that from some state
+        that is known by now, so that it was somebody else's coming that nobody foresaw. Not before all others are read
+        back.
         """
-        return tuple(grant.owner for grant, got in self._strays() if not self._explains(grant, got))
+        return tuple(
+            (grant.owner, self._explains(grant, got))
+            for grant, got in self._strays()
+            if not grant.violated and self._others_are_known(grant.owner.uid)
+        )
 
     def _strays(self) -> Iterator[tuple[Grant, frozenset[str]]]:
-        """Grants on the node with what was read back instead of any of their candidates."""
+        """Grants on the node with what was read back instead of any of their candidates.
+
+        Not where it is more than was granted: that is what a container had before and after its checkpoint was lost.
+        """
         for grant, _ in self.live if self.chosen_there else ():
-            got = self.exact(grant.owner.uid, grant.count) if grant.enforced and grant.candidates else None
-            if got and got not in map(frozenset, grant.candidates):
+            got = self.got.get(grant.owner.uid, frozenset()) if grant.enforced and grant.candidates else frozenset()
+            if len(got) == grant.count and got not in map(frozenset, grant.candidates):
                 yield grant, got
+
+    def _others_are_known(self, uid: str) -> bool:
+        owners = [(grant.owner.uid, grant.count) for grant, _ in self.live]
+        owners += [(pod.uid, pod_gpus(pod)) for pod in self.foreign]
+        told = all(other == uid or self.exact(other, count) is not None for other, count in owners)
+        return told and all(self.got.values()) and not self.lingering - self.got.keys()
 
     def _explains(self, grant: Grant, got: frozenset[str]) -> bool:
         hardware = self.hardware
         if hardware is None or isinstance(hardware.stock, Unpredictable):
             return False
+        if not frozenset().union(*grant.candidates) <= set(hardware.uuids):
+            return True  # it was decided for an earlier machine of this name
         others = (hardware.where(uuids) for uid, uuids in self.got.items() if uid != grant.owner.uid)
         owners = tuple(filter(None, others))
         free = hardware.shape.everything & ~hardware.out & ~reduce(or_, owners, 0)
@@ -276,7 +291,7 @@ def books_of(
 
 def in_force(grant: Grant, hardware: Hardware | None) -> bool:
     """Whether that an owner got what nobody foresaw still says something of the node."""
-    return bool(grant.violated) and (hardware is None or hardware.life in ("", grant.violated))
+    return grant.violated not in ("", SEEN) and (hardware is None or hardware.life in ("", grant.violated))
 
 
 def view_of(books: Books) -> NodeView:
@@ -301,7 +316,7 @@ def view_of(books: Books) -> NodeView:
     if books.unreadable or quarantined:
         state = replace(state, free=0, hidden=0, held=0, count_free=0)
     uuids = hardware.uuids if hardware else ()
-    return NodeView(books.node.name, state, uuids, _holders(books, hardware), books.violated, books.unexplained)
+    return NodeView(books.node.name, state, uuids, _holders(books, hardware), books.violated, books.verdicts)
 
 
 def _papers(books: Books) -> tuple[Hardware | None, Code | None, str]:

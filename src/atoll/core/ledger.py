@@ -33,6 +33,9 @@ class Owner:
     uid: str
 
 
+SEEN = "seen"
+"""Of a grant whose owner got what nobody foresaw, where that does not keep the node closed after him."""
+
 WHOLE = "gpu"
 """The portion that is all of a GPU; MIG slices and fractions come with their own words."""
 
@@ -82,7 +85,8 @@ class Grant:
         containers: what each container gets; empty UUIDs when `uuids_known` is false (granted by count only).
         candidates: in observe mode, every set that the node may pick; empty elsewhere, and where it is by count.
         pod_version: resourceVersion that the Binding must carry.
-        violated: in which life of the node the owner got none of the candidates; "" = nobody has seen that.
+        violated: that the owner got none of the candidates: in which life of the node, or `SEEN` where that says
+            nothing of the node; "" = nobody has seen such a thing.
     """
 
     owner: Owner

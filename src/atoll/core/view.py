@@ -28,7 +28,7 @@ class NodeView:
 
     Attributes:
         violated: owners of which the node has read back other GPUs than any that were foreseen for them.
-        unexplained: those of them on the node whose GPUs nobody's presence explains.
+        verdicts: of those of them on the node whom nobody has judged: whether somebody else's coming explains it.
     """
 
     name: str
@@ -36,4 +36,4 @@ class NodeView:
     uuids: tuple[str | None, ...]
     holders: tuple[Holder, ...] = ()
     violated: tuple[Owner, ...] = ()
-    unexplained: tuple[Owner, ...] = ()
+    verdicts: tuple[tuple[Owner, bool], ...] = ()

@@ -40,7 +40,7 @@ from atoll.core.events import (
 )
 from atoll.core.facts import NodeConfig, NodeConfigObject, NodeFacts, PodFacts, Source
 from atoll.core.fleet import Fleet
-from atoll.core.ledger import Grant, LedgerRecord, NodeMode, fault_of
+from atoll.core.ledger import SEEN, Grant, LedgerRecord, NodeMode, fault_of
 from atoll.core.lifecycle import State
 from atoll.core.outcomes import Predict
 from atoll.core.resource_version import is_newer, just_before, newest
@@ -183,8 +183,8 @@ class Mirror:
         return hardware.life if hardware and self.config(node).mode is NodeMode.OBSERVE else ""
 
     def keeps_closed(self, grant: Grant, node: str) -> bool:
-        """Whether the node is closed for what the grant's owner got, whoever he was."""
-        return self.config(node).mode is NodeMode.OBSERVE and in_force(grant, self._hardware_of(node))
+        """Whether what the grant's owner got keeps the node closed, also after him; whatever its mode is meanwhile."""
+        return in_force(grant, self._hardware_of(node))
 
     def state(self, grant: Grant, node: str) -> State:
         uid = grant.owner.uid
@@ -339,7 +339,11 @@ class Mirror:
         old = self._records.get(node)
         if old is None or not old.version:
             return False
-        live = tuple(grant for grant in old.grants if self.state(grant, node) is not State.RELEASING)
+        live = tuple(
+            replace(grant, violated=grant.violated and SEEN)  # whoever deletes it opens the node
+            for grant in old.grants
+            if self.state(grant, node) is not State.RELEASING
+        )
         self._replace_record(old, replace(old, version="", grants=live, unreadable=""))
         return True
 

@@ -204,8 +204,8 @@ class Scheduling:
                 self._waiting.unanswered(uid, now)
             case PodNotEvicted(uid, why):
                 self._violations.refused(uid, why, now)
-            case PodEvicted():
-                pass  # the watch says the rest
+            case PodEvicted(uid):
+                self._violations.accepted(uid, now)
             case LedgerSeen() | LedgerGone() | LedgerWritten() | LedgerConflict() | LedgerUnknown() | ReadFailed():
                 self._take_ledger(event, now)
             case BindAsked():

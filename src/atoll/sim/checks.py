@@ -4,7 +4,7 @@ The checks know nothing of the service's memory. They look at each ledger write 
 wrong step is found where it is taken and not where it hurts.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from atoll.core.asking import request_of
 from atoll.core.books import holds_nothing
@@ -177,6 +177,12 @@ class Checks:
             if not in_one_domain(self._machines[node], uuids, request.scopes, request.gpus):
                 raise Violation(f"3: Restricted {pod.uid} got {sorted(uuids)} on {node}, over several domains")
 
+    def _keeps_closed(self, grant: Grant, name: str, strays: Collection[str]) -> bool:
+        """Whether the grant is there for what its owner got, in the life that the node is in."""
+        node = self._cluster.nodes[name]
+        surprised = grant.owner.uid in strays or name in self._disturbed or name in self._replaced
+        return surprised and grant.count == 0 and grant.violated.startswith(f"{node.boot_id or node.uid} ")
+
     def one_eviction_per_life(self) -> None:
         """A node's parts that do what nobody foresaw cost one pod, until something changes on the node."""
         evicted: dict[tuple[str, ...], set[str]] = {}
@@ -200,13 +206,16 @@ class Checks:
             if grant.count and not holds_nothing(pod) and recorded is None:
                 raise Violation(f"5: {uid} runs on {node} and its grant was lost")
 
-    def no_leaks(self, kept: Callable[[Grant, str], bool]) -> None:
-        """No ledger names an owner that is gone (at rest). Args: kept: whether it is, for what the owner got."""
+    def no_leaks(self, strays: Collection[str] = ()) -> None:
+        """No ledger names an owner that is gone (at rest), but for what it got.
+
+        Args: strays: UIDs of pods that got what nobody could foresee.
+        """
         for record in self._cluster.ledgers.values():
             for grant in record.grants:
                 pod = self._cluster.pods.get(grant.owner.uid)
                 over = pod is None or holds_nothing(pod) or pod.node not in ("", record.node)
-                if over and not kept(grant, record.node):
+                if over and not self._keeps_closed(grant, record.node, strays):
                     raise Violation(f"5: ledger of {record.node} still names {grant.owner.uid}, which is gone")
 
 

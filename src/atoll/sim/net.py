@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from atoll.core.effects import ApiEffect, PostBinding, ReadLedger, WriteLedger
+from atoll.core.effects import ApiEffect, EvictPod, PostBinding, ReadLedger, WriteLedger
 from atoll.core.events import (
     AgentGone,
     BindingUnknown,
@@ -18,6 +18,7 @@ from atoll.core.events import (
     NodeGone,
     Outcome,
     PodGone,
+    PodNotEvicted,
     PodWriteFailed,
     ReadFailed,
     Seen,
@@ -69,6 +70,8 @@ def unknown(effect: ApiEffect, why: str) -> Outcome:
             return ReadFailed(node, why)
         case PostBinding(node, grant):
             return BindingUnknown(grant.owner.uid, node, why)
+        case EvictPod(uid):
+            return PodNotEvicted(uid, why)
         case _:
             return PodWriteFailed(effect.uid, why)
 

@@ -37,6 +37,7 @@ class NodeSide:
             on one of them.
         disturbed: told of nodes whose usable GPUs change. agents: by node, where nodes are observed.
         hung: nodes whose driver does not answer. erring: nodes whose parts give whatever they like.
+        strays: UIDs of pods that got what nobody could foresee.
     """
 
     cluster: FakeCluster
@@ -52,7 +53,7 @@ class NodeSide:
     agents: dict[str, AgentProcess] = field(default_factory=dict)
     hung: set[str] = field(default_factory=set)
     erring: set[str] = field(default_factory=set)
-    _strays: set[str] = field(default_factory=set)  # UIDs of pods that got what nobody could foresee
+    strays: set[str] = field(default_factory=set)
     sick: dict[str, int] = field(default_factory=dict)
     silent_status: bool = False
     _held: dict[str, dict[str, int]] = field(default_factory=dict)  # node -> pod UID -> GPUs, as the kubelet has it
@@ -134,7 +135,7 @@ class NodeSide:
             gpus = mask_of(self.rng.sample(positions(free), pod_gpus(pod)))
             stray = gpus not in told.sets
             self.marks["the node's parts gave what nobody foresaw"] += stray
-            self._strays |= {pod.uid} if stray else set()
+            self.strays |= {pod.uid} if stray else set()
         if gpus is None:
             self.marks["the node's parts failed a pod"] += 1
             return False
@@ -142,7 +143,7 @@ class NodeSide:
             self._deleted[uid] for uid, theirs in self._running_on(pod.node).items() if theirs & gpus and uid != pod.uid
         ]
         self._held_on(pod.node)[pod.uid] = self._running_on(pod.node)[pod.uid] = gpus
-        for tell in self.started if pod.uid not in self._strays else ():
+        for tell in self.started if pod.uid not in self.strays else ():
             tell(pod, self._uuids(pod.node, gpus), min(beside, default=None))
         self.timeline.after(self.rng.uniform(0.05, 1.5), lambda: self._status(pod.uid))
         return True

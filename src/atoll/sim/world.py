@@ -12,7 +12,7 @@ from atoll.core.asking import request_of
 from atoll.core.effects import ReadPod, Report
 from atoll.core.events import AgentSeen, Event, LeadershipChanged, Tick
 from atoll.core.facts import Enforcement, NodeConfigObject, NodeFacts, OnViolation, PodFacts
-from atoll.core.ledger import Grant, NodeMode
+from atoll.core.ledger import NodeMode
 from atoll.core.request import GpuRequest
 from atoll.core.topology import NodeTopology
 from atoll.core.view import NodeView
@@ -145,14 +145,10 @@ class World:
                 unserved = [pod.uid for pod in self._unserved()]
                 raise Violation(f"6: {unserved} still wait for GPUs that are free" if unserved else "7: never at rest")
         self.checks.all_recorded()
-        self.checks.no_leaks(self._keeps_closed)
+        self.checks.no_leaks(self.side.strays)
         self.checks.one_eviction_per_life()
         self._must_equal_a_rebuild()
         return self.digest()
-
-    def _keeps_closed(self, grant: Grant, node: str) -> bool:
-        leader = self.instances[0].scheduling
-        return leader is not None and leader.mirror.keeps_closed(grant, node)
 
     def _let_pass(self, time_s: float) -> None:
         until = self.timeline.now + time_s
