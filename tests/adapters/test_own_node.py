@@ -179,3 +179,10 @@ def test_a_feature_discovery_of_the_same_image_is_no_device_plugin() -> None:
     name, image = "gpu-feature-discovery-ctr", "nvcr.io/nvidia/k8s-device-plugin:v0.17.1"
 
     assert pod(container(name, image=image), mounts=FOLDER, containerStatuses=[status(name)]) == BARE
+
+
+def test_a_static_pod_is_known_by_the_uid_that_its_node_has_for_it() -> None:
+    told = {"metadata": {"name": "p", "uid": "mirror", "annotations": {"kubernetes.io/config.hash": "static"}},
+            "spec": {"containers": []}}  # fmt: skip
+
+    assert resident(msgspec.convert(told, wire.Pod), ("nvidia.com/gpu",)).static == "static"

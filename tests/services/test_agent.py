@@ -193,6 +193,17 @@ def test_a_pod_that_is_seen_after_all_is_no_stray(scene: Scene) -> None:
     assert scene.told.given == (got("a", 0),)
 
 
+def test_neither_a_pod_that_left_without_gpus_nor_a_static_one_is_a_stray(scene: Scene) -> None:
+    static = Resident("mirror-uid", "kube-system", "static", "", static="static-uid")
+    scene.begin(Resident("web-uid", "ml", "web", ""), static)
+    scene.running = frozenset({"web-uid", "static-uid"})
+
+    scene.hear(ResidentGone("web-uid", "20"), ResidentsListing(), ResidentSeen(static), ResidentsListed("21"))
+    scene.wait(2)
+
+    assert scene.told.given == ()
+
+
 def test_a_machine_that_does_not_show_what_runs_is_closed_until_it_does(scene: Scene) -> None:
     scene.running = None
     scene.begin(pod("a", 0))

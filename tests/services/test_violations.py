@@ -134,6 +134,7 @@ def test_after_a_boot_the_same_pod_is_evicted_no_second_time_while_it_goes() -> 
 
     site.boot = "boot-2"
     site.tell(Given("a-uid", "main", STRAY), pods="9")
+    site.wait(3 * AGAIN_S)
 
     assert evictions(site) == 1
 

@@ -23,6 +23,9 @@ from atoll.services.due import Due
 
 TOLD_WITHIN_S = 2.0
 """How long a pod that runs may be silent about its GPUs before the kubelet is asked."""
+HARMLESS_MAX = 1000
+"""Many times as many pods as a node has."""
+
 DRA_MAX = 253
 """As long as a word of the API's may be."""
 
@@ -55,6 +58,7 @@ class Residents:
         self._held: dict[str, dict[str, Given]] = {}  # UID -> container -> all that was ever said of it
         self._asked: dict[str, Due] = {}  # of pods that say too little of themselves, until the kubelet has answered
         self._answered: set[str] = set()
+        self._harmless: dict[str, None] = {}  # UIDs of pods that left and held nothing; the last of them
         self._owed = ""  # a version of the pods that has to be told of, whatever else is the same
 
     def take(
@@ -163,6 +167,9 @@ class Residents:
             self._owed = version
         else:
             self._held.pop(uid, None)
+            self._harmless[uid] = None
+            if len(self._harmless) > HARMLESS_MAX:
+                del self._harmless[next(iter(self._harmless))]
 
     def _hear(self, uid: str, given: tuple[Given, ...] | None, why: str, now: float) -> Iterator[Note]:
         asked = self._asked.get(uid)
@@ -183,7 +190,8 @@ class Residents:
                 del self.ghosts[uid]
                 self._held.pop(uid, None)
         if self._compares:
-            strays = (running or frozenset()) - self._pods.keys() - self.ghosts.keys()
+            known = self._pods.keys() | self.ghosts.keys() | self._harmless.keys()
+            strays = (running or frozenset()) - known - {pod.static for pod in self._pods.values()}
             self.ghosts |= {uid: (Given(uid, "", ()),) for uid in strays}
             self._compares, self.settled = False, True
             self.version = self._latest

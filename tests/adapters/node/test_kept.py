@@ -1,5 +1,8 @@
 """Which pods a node still keeps, by names of folders alone."""
 
+import errno
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,6 +40,44 @@ def test_a_folder_that_a_stuck_volume_left_behind_keeps_nothing(tmp_path: Path) 
     (tmp_path / "groups/kubepods" / f"pod{OTHER}").mkdir(parents=True)
 
     assert kept(tmp_path / "pods", tmp_path / "groups") == {OTHER}
+
+
+def test_a_group_without_a_process_keeps_nothing(tmp_path: Path) -> None:
+    """The kubelet keeps a pod's group while a volume of it cannot be unmounted."""
+    for uid, populated in ((UID, 0), (OTHER, 1)):
+        group = tmp_path / "kubepods.slice" / f"kubepods-pod{uid.replace('-', '_')}.slice"
+        group.mkdir(parents=True)
+        (group / "cgroup.events").write_text(f"populated {populated}\nfrozen 0\n")
+
+    assert kept(tmp_path / "none", tmp_path) == {OTHER}
+
+
+def test_in_version_1_the_processes_are_listed_below_it(tmp_path: Path) -> None:
+    for controller in ("memory", "pids"):
+        for uid, processes in ((UID, ""), (OTHER, "4711\n")):
+            container = tmp_path / controller / "kubepods/burstable" / f"pod{uid}" / "0123"
+            container.mkdir(parents=True)
+            (container / "cgroup.procs").write_text(processes)
+            (container.parent / "cgroup.procs").write_text("")
+
+    assert kept(tmp_path / "none", tmp_path) == {OTHER}
+
+
+def test_a_group_that_cannot_be_read_is_not_taken_for_an_empty_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tier = tmp_path / "kubepods.slice/kubepods-burstable.slice"
+    tier.mkdir(parents=True)
+    whole = Path.iterdir
+
+    def broken(folder: Path) -> Iterator[Path]:
+        if folder == tier:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return whole(folder)
+
+    monkeypatch.setattr(Path, "iterdir", broken)
+
+    assert kept(tmp_path / "none", tmp_path) is None
 
 
 def test_a_node_without_pods_keeps_none(tmp_path: Path) -> None:

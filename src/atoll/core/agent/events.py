@@ -46,6 +46,7 @@ class Resident:
         given: what its status says that its containers got.
         admitted: the kubelet has let it in, and so given it GPUs: it says something of its containers.
         over: none of its containers runs any more, or will.
+        static: the UID by which the node knows it, where that is another one, as of a static pod.
         plugins: device plugins among its containers. dra: DRA drivers for GPUs among them, with their versions.
     """
 
@@ -60,6 +61,7 @@ class Resident:
     over: bool = False
     plugins: tuple[Plugin, ...] = ()
     dra: tuple[str, ...] = ()
+    static: str = ""
 
     @property
     def holds(self) -> bool:

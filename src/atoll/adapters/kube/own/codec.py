@@ -53,9 +53,10 @@ def resident(pod: wire.Pod, resources: tuple[str, ...]) -> Resident:
     asking = tuple(each.name for each in lasting if _asks(each, resources))
     passing = tuple(each.name for each in inits if each.restart_policy != "Always" and _asks(each, resources))
     statuses = [*(status.init_container_statuses or ()), *(status.container_statuses or ())]
+    static = metadata.annotations.static if metadata.annotations else ""
     plugins, dra = tuple(_plugins(pod, statuses)), tuple(_dra_drivers(pod, statuses))
     if not (asking or passing or plugins or dra):
-        return Resident(metadata.uid, metadata.namespace, metadata.name, "")
+        return Resident(metadata.uid, metadata.namespace, metadata.name, "", static=static)
     given = ((each.name, _uuids(each, resources)) for each in statuses if each.name in asking)
     return Resident(
         uid=metadata.uid,
@@ -71,6 +72,7 @@ def resident(pod: wire.Pod, resources: tuple[str, ...]) -> Resident:
         over=status.phase in _ENDED,
         plugins=plugins,
         dra=dra,
+        static=static,
     )
 
 

@@ -94,8 +94,13 @@ class PodStatus(Struct, frozen=True):
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
 
 
+class PodAnnotations(Struct, frozen=True):
+    static: str = msgspec.field(default="", name="kubernetes.io/config.hash")
+
+
 class PodMeta(ObjectMeta, frozen=True):
     namespace: str = ""
+    annotations: PodAnnotations | None = None
 
 
 class Pod(Struct, frozen=True):
