@@ -198,6 +198,21 @@ def test_an_agents_inventory_tells_how_the_kubelet_admits_what_hands_out_gpus_an
     assert (plugin.name, plugin.version, plugin.nodes) == ("nvidia-device-plugin", "v0.17.1", ("n1",))
 
 
+def test_a_broken_inventory_is_told_and_hides_no_other():
+    broken = agents_inventory("n1", containers=[{"pod": 7}])
+
+    seen = picture(broken, agents_inventory("n2"))
+
+    assert [node.name for node in seen.nodes] == ["n2"]
+    assert any("GPUNode n1" in blind.what for blind in seen.blind)
+
+
+def test_a_stale_word_of_an_agent_is_told_as_such():
+    (found,) = picture(agents_inventory("n1", stale="the driver hangs")).nodes
+
+    assert any("the driver hangs" in each.remark.text for each in found.machine.remarks)
+
+
 def test_a_device_plugin_that_a_workload_tells_of_is_not_told_again_by_an_agent():
     told = agents_inventory("n1", kubelet=POLICIES, devicePlugin={"name": "nvidia-device-plugin", "version": "v0.17.1"})
 

@@ -219,6 +219,7 @@ def test_closed_nodes_are_counted_by_reason_and_hidden_gpus_by_number():
         node("n2", unconfirmed=1, hidden=2),
         node("n3", closed=Code.STALE_INVENTORY, unconfirmed=1),
         node("n4", closed=Code.NODE_CLOSED),
+        NodeView("cpu", NodeState(shape=None, count=0, count_free=0, closed=Code.TOPOLOGY_UNKNOWN), ()),
     )
     fleet.drop("n4")
 

@@ -209,6 +209,26 @@ def test_later_and_ever_more_rarely_it_is_woken_for_any_node_since_another_insta
     assert gaps == sorted(gaps)
 
 
+def test_of_many_no_more_are_woken_for_other_nodes_than_fit_there_together() -> None:
+    waiting = [pod(f"p{n:02}", created=f"{n:02}") for n in range(50)]
+    stage = start(node("n1"), node("n2"), inventory("n2"), pods=waiting)
+    stage.wait(SOON)
+    for one in waiting:
+        stage.filter(one, "n1")
+    carried_out(stage, stage.wait(0))
+    stage.step(ConfigSeen(replace(ENFORCED, quarantine=("GPU-n2-0",))))
+
+    names, most = [], 0
+    for _ in range(60):
+        effects = stage.wait(1.0)
+        names += woken(effects)
+        most = max(most, len(woken(effects)))
+        carried_out(stage, effects)
+
+    assert most == 1  # seven GPUs of n2 are left, and each wants four
+    assert names[:3] == ["p00", "p01", "p02"]
+
+
 def test_a_change_that_is_over_wakes_for_other_nodes_once():
     stage = start(node("n1"), node("n2"), inventory("n2"), pods=[pod("a")])
     stage.wait(SOON)

@@ -65,17 +65,17 @@ class Fleet:
 
     @property
     def closed(self) -> dict[Code, int]:
-        """How many nodes take no Restricted pod at all now, by reason."""
+        """How many nodes with GPUs take no Restricted pod at all now, by reason."""
         found: Counter[Code] = Counter()
         for state, bucket in self._buckets.items():
             code = state.closed or (Code.UNCONFIRMED if state.unconfirmed else None)
-            if code is not None and bucket.size:
+            if code is not None and state.count and bucket.size:
                 found[code] += bucket.size
         return dict(found)
 
     @property
     def hidden(self) -> int:
-        """How many GPUs are held by owners of whom nobody knows which they have."""
+        """How many GPUs are not free without anybody's knowing which they are."""
         return sum(state.hidden * bucket.size for state, bucket in self._buckets.items())
 
     def get(self, name: str) -> NodeView | None:

@@ -89,7 +89,7 @@ class _Live(Collector):
             closed.add_metric([code], nodes)
         yield closed
         yield GaugeMetricFamily(
-            "atoll_gpus_hidden", "GPUs held by owners of whom nobody knows which they have", value=now.hidden
+            "atoll_gpus_hidden", "GPUs that are held or unhealthy, and nobody knows which they are", value=now.hidden
         )
         yield GaugeMetricFamily("atoll_pods", "GPU pods that are known", value=now.pods)
         yield GaugeMetricFamily("atoll_grants", "Grants that the ledgers name", value=now.grants)

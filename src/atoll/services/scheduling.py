@@ -57,7 +57,7 @@ class Statistics:
     leading: bool
     nodes: int
     closed: Mapping[Code, int]  # nodes that take no Restricted pod now, by reason
-    hidden: int  # GPUs held by owners of whom nobody knows which they have
+    hidden: int  # GPUs that are not free without anybody's knowing which
     pods: int
     grants: int
     waiting: int

@@ -25,6 +25,7 @@ TELL_EVERY_S = 5.0
 """How often a waiting pod's condition may change: in a busy cluster the free GPUs of nodes change all the time."""
 WIDER_S, WIDER_MAX_S = 2.0, 300.0
 """How long after a change a pod is woken for a node that was not offered here, at first and at most."""
+WIDER_EVERY_S = 1.0
 IN_FLIGHT = inf
 PLACED_REASON = "Placed"
 
@@ -67,6 +68,7 @@ class Waiting:
         self._changed_at: float | None = None
         self._wider: dict[str, tuple[float, float]] = {}  # UID -> not before, and the pause after that
         self._outside: dict[str, None] = {}  # waiters that may fit on a node that was not offered here
+        self._wider_at = 0.0  # not before that are they looked at
         self.leading = False
 
     def __len__(self) -> int:
@@ -138,8 +140,7 @@ class Waiting:
         self._wake_for_others(now)
 
     def _wake_for_offered(self, now: float) -> None:
-        waiting = [pod for pod in self._mirror.pods.values() if self._waits(pod)]
-        waiting.sort(key=lambda pod: (pod.created, pod.namespace, pod.name, pod.uid))
+        waiting = sorted((pod for pod in self._mirror.pods.values() if self._waits(pod)), key=_age)
         fitting = self._fitting([(pod, self._candidates(pod.uid)) for pod in waiting])
         for pod in fitting:
             self._outbox.append(self._rewrite(pod))
@@ -150,16 +151,22 @@ class Waiting:
                 self._wider.setdefault(pod.uid, (now + WIDER_S, WIDER_S))
 
     def _wake_for_others(self, now: float) -> None:
-        for uid in list(self._outside):
-            not_before, pause_s = self._wider[uid]
-            if now < not_before:
-                continue
-            del self._outside[uid]
-            pod = self._mirror.pods.get(uid)
-            if pod is not None and self._waits(pod) and self._fitting([(pod, None)]):
-                pause_s = min(2 * pause_s, WIDER_MAX_S)
-                self._wider[uid] = (now + pause_s, pause_s)
-                self._outbox.append(self._rewrite(pod))
+        """Of those whose pause is over, as many of the oldest as fit together; the rest have their turn later."""
+        if not self._outside or now < self._wider_at:
+            return
+        self._wider_at = now + WIDER_EVERY_S
+        due = [uid for uid in self._outside if self._wider[uid][0] <= now]
+        waiting = [pod for uid in due if (pod := self._mirror.pods.get(uid)) and self._waits(pod)]
+        fitting = self._fitting([(pod, None) for pod in sorted(waiting, key=_age)])
+        for pod in fitting:
+            self._outbox.append(self._rewrite(pod))
+        left = {pod.uid for pod in waiting} - {pod.uid for pod in fitting} if fitting else set()
+        for uid in due:
+            if uid not in left:
+                del self._outside[uid]
+        for pod in waiting if fitting else ():
+            pause_s = min(2 * self._wider[pod.uid][1], WIDER_MAX_S)
+            self._wider[pod.uid] = (now + pause_s, pause_s)
 
     def _rewrite(self, pod: PodFacts) -> RewritePod:
         return RewritePod(pod.uid, pod.namespace, pod.name, self._mark(pod))
@@ -193,3 +200,8 @@ class Waiting:
             return None
         code, why = said
         return SetPlaced(pod.uid, pod.namespace, pod.name, placed=False, reason=code, message=why)
+
+
+def _age(pod: PodFacts) -> tuple[str, str, str, str]:
+    """Oldest first."""
+    return pod.created, pod.namespace, pod.name, pod.uid

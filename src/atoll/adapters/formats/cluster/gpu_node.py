@@ -17,13 +17,13 @@ from atoll.adapters.kube.codec_inventory import given_of, inventory_of
 from atoll.adapters.kube.names import GPU_RESOURCE
 from atoll.adapters.kube.wire import Struct
 from atoll.core.errors import DumpError, quoted
-from atoll.core.evidence.reading import Format, KubeletPolicies, Reading, SeenAllocation, Source
+from atoll.core.evidence.reading import Format, KubeletPolicies, Reading, Remark, SeenAllocation, Source
 from atoll.core.facts import Given
 
 DEVICE_PLUGIN = "device-plugin"
 """Among the versions of a reading: name and version of what hands out GPUs."""
 
-VOLATILE = frozenset({"containers", "podsVersion", "bootID", "capabilities", "stale"})
+VOLATILE = frozenset({"containers", "podsVersion", "bootID", "capabilities"})
 """Of the status: what tells a node from others of its model."""
 
 
@@ -46,7 +46,13 @@ def read(name: str, value: Value, line: int) -> tuple[Reading, ...]:
         return ()
     reading = reading_of(Source(Format.GPU_NODE, name, line), inventory.topology, inventory.node)
     told = (("driver", inventory.driver), ("cuda", inventory.cuda))
-    reading, parts = replace(reading, versions=tuple(each for each in told if each[1])), inventory.parts
+    old = f"its agent could not ask the machine, and tells what it knew before: {inventory.stale}"
+    reading = replace(
+        reading,
+        versions=tuple(each for each in told if each[1]),
+        remarks=(Remark("ToolWarning", old, line),) if inventory.stale else (),
+    )
+    parts = inventory.parts
     if parts is None:
         return (reading,)
     policies = KubeletPolicies(parts.policy, parts.scope, parts.cpu_manager, parts.memory_manager)
@@ -58,8 +64,8 @@ def read(name: str, value: Value, line: int) -> tuple[Reading, ...]:
     )
 
 
-def allocations(value: Value) -> tuple[SeenAllocation, ...]:
-    """What containers got, alone: it tells nodes of one model apart.
+def allocations(value: Value, resource: str = GPU_RESOURCE) -> tuple[SeenAllocation, ...]:
+    """What containers got, alone: it tells nodes of one model apart. Args: resource: by which they asked for it.
 
     Raises:
         DumpError: it is not what Atoll writes.
@@ -69,7 +75,7 @@ def allocations(value: Value) -> tuple[SeenAllocation, ...]:
     except msgspec.ValidationError as error:
         found = f"a broken GPUNode ({quoted(str(error))})"
         raise DumpError("GPUNode", 0, 0, found=found, expected="a GPUNode as Atoll writes it") from None
-    return _allocations(map(given_of, told.containers if told else ()))
+    return _allocations(map(given_of, told.containers if told else ()), resource)
 
 
 class _Containers(Struct, frozen=True):
@@ -80,9 +86,9 @@ class _Held(Struct, frozen=True):
     status: _Containers | None = None
 
 
-def _allocations(given: Iterable[Given]) -> tuple[SeenAllocation, ...]:
+def _allocations(given: Iterable[Given], resource: str = GPU_RESOURCE) -> tuple[SeenAllocation, ...]:
     return tuple(
-        SeenAllocation(each.container, GPU_RESOURCE, (("", each.uuids),), each.pod_uid, each.namespace, each.pod)
+        SeenAllocation(each.container, resource, (("", each.uuids),), each.pod_uid, each.namespace, each.pod)
         for each in given
         if each.uuids
     )

@@ -127,8 +127,7 @@ def with_settings(component: Component, added: Iterable[tuple[str, str]]) -> Com
 def told_by_agents(nodes: Iterable[AuditNode], seen: Iterable[Component]) -> Iterator[Component]:
     """Device plugins that an agent of Atoll saw on its node, where no workload that was seen is one."""
     plugins = [component for component in seen if component.role is Role.DEVICE_PLUGIN]
-    if any(not component.nodes for component in plugins):
-        return
+    everywhere = {component.name for component in plugins if not component.nodes}
     known = {node for component in plugins for node in component.nodes}
     found: dict[str, list[str]] = {}
     for node in nodes:
@@ -137,7 +136,8 @@ def told_by_agents(nodes: Iterable[AuditNode], seen: Iterable[Component]) -> Ite
             found.setdefault(told, []).append(node.name)
     for told, names in sorted(found.items()):
         name, _, version = told.partition(" ")
-        yield Component(Role.DEVICE_PLUGIN, name, version, nodes=tuple(sorted(names)), source="GPUNode")
+        if name not in everywhere:
+            yield Component(Role.DEVICE_PLUGIN, name, version, nodes=tuple(sorted(names)), source="GPUNode")
 
 
 def of_nodes(nodes: Iterable[AuditNode]) -> list[Component]:

@@ -103,7 +103,7 @@ class Survey:
                 add(msgspec.json.decode(msgspec.json.encode(value), type=wanted))
             else:
                 add(msgspec.convert(value, wanted, strict=False))
-        except (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError) as error:
+        except (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError, DumpError) as error:
             name = "/".join(filter(None, (text_at(value, "metadata", key) for key in ("namespace", "name"))))
             self.unreadable(f"{kind} {name}", f"{where}: {error}" if where else str(error))
 
@@ -181,8 +181,9 @@ class Survey:
         if isinstance(status, dict):
             status = {key: told for key, told in status.items() if key not in gpu_node.VOLATILE}
         told = {"metadata": {"name": name}, "status": status}
+        held = gpu_node.allocations(value, self._extra[0])
         self.hardware.keep(name, "GPUNode", msgspec.json.encode(told))
-        self.hardware.keep_allocations(name, Source(Format.GPU_NODE, "GPUNode"), gpu_node.allocations(value))
+        self.hardware.keep_allocations(name, Source(Format.GPU_NODE, "GPUNode"), held)
 
     def _add_ledger(self, ledger: wire_atoll.RawLedger) -> None:
         record = record_of(ledger)
