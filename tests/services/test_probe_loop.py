@@ -4,16 +4,64 @@ import asyncio
 
 import pytest
 
-from atoll.core.probe import Got
+from atoll.core.errors import AtollError
+from atoll.core.probe import Got, Listed, Remove
+from atoll.services.probe_shell import run_probe
 from atoll.services.probing import Probing
-from atoll.wiring.probe import run
 from tests.contract.fake_probe_api import FakeProbeApi
+
+
+class Clock:
+    """A second passes with each look at it."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+
+    def now(self) -> float:
+        self._now += 1.0
+        return self._now
+
+
+class Sticky(FakeProbeApi):
+    """Its kubelet is away."""
+
+    removals = 0
+
+    async def remove(self, effect: Remove) -> None:
+        self.removals += 1
+
+
+class Flaky(FakeProbeApi):
+    """Every third list has no answer."""
+
+    lists = 0
+
+    async def list(self) -> Listed:
+        self.lists += 1
+        if self.lists % 3 == 0:
+            raise AtollError("no answer")
+        return await super().list()
+
+
+def test_pods_that_never_go_are_asked_to_once_and_named_in_the_end() -> None:
+    api = Sticky()
+
+    with pytest.raises(AtollError, match="atoll-probe-m-8-1 were deleted and did not go"):
+        asyncio.run(run_probe(Probing((8,), 8, "m"), api, Clock(), lambda _: None, poll_s=0))
+
+    assert api.removals == 1
+
+
+def test_an_answer_that_does_not_come_now_and_then_ends_nothing() -> None:
+    got = asyncio.run(run_probe(Probing((4,), 8, "m"), Flaky(), Clock(), lambda _: None, poll_s=0))
+
+    assert [each.gpus for each in got] == [4, 4]
 
 
 def test_it_tells_each_pod_as_it_goes_and_leaves_none() -> None:
     api, told = FakeProbeApi(), list[Got]()
 
-    got = asyncio.run(run(Probing((4, 8), 8, "m"), api, told.append, poll_s=0))
+    got = asyncio.run(run_probe(Probing((4, 8), 8, "m"), api, Clock(), told.append, poll_s=0))
 
     assert got == told
     assert [each.gpus for each in got] == [4, 4, 8]
@@ -23,7 +71,7 @@ def test_it_tells_each_pod_as_it_goes_and_leaves_none() -> None:
 def test_a_refused_pod_ends_it() -> None:
     api = FakeProbeApi(refuses="403 Forbidden: pods")
 
-    (got,) = asyncio.run(run(Probing((4, 8), 8, "m"), api, lambda _: None, poll_s=0))
+    (got,) = asyncio.run(run_probe(Probing((4, 8), 8, "m"), api, Clock(), lambda _: None, poll_s=0))
 
     assert (got.failed, got.why) == (True, "403 Forbidden: pods")
 
@@ -33,7 +81,9 @@ def test_one_that_is_interrupted_takes_its_pods_away_first() -> None:
 
     async def interrupted() -> None:
         started = asyncio.Event()
-        running = asyncio.create_task(run(Probing((1,), 8, "m"), api, lambda _: started.set(), poll_s=0.01))
+        running = asyncio.create_task(
+            run_probe(Probing((1,), 8, "m"), api, Clock(), lambda _: started.set(), poll_s=0.01)
+        )
         await started.wait()
         assert api.pods
         running.cancel()

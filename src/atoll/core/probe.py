@@ -6,6 +6,8 @@ A probe pod is bound by its maker, so no scheduler has a say: what it gets is wh
 from dataclasses import dataclass
 from enum import StrEnum
 
+NAME_PREFIX = "atoll-probe-"
+
 
 class Phase(StrEnum):
     WAITS = "waits"
@@ -75,6 +77,7 @@ class Got:
     Attributes:
         nth, of: which of how many pods of its size. uuids: None where it got none, or nobody tells which.
         failed: whether the kubelet failed it, or it never came to run. why: in whose words it is not known.
+        refused: whether the API server did not let it be made.
     """
 
     gpus: int
@@ -83,3 +86,4 @@ class Got:
     uuids: tuple[str, ...] | None
     failed: bool = False
     why: str = ""
+    refused: bool = False

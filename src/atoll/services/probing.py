@@ -6,10 +6,24 @@ every pod of a probe goes away, also one that an earlier probe left behind.
 
 from collections.abc import Sequence
 
-from atoll.core.probe import Got, Listed, Make, NotMade, Phase, ProbeEffect, ProbeEvent, ProbePod, Remove, Stop
+from atoll.core.probe import (
+    NAME_PREFIX,
+    Got,
+    Listed,
+    Make,
+    NotMade,
+    Phase,
+    ProbeEffect,
+    ProbeEvent,
+    ProbePod,
+    Remove,
+    Stop,
+)
 
 UNTOLD_S = 15.0
 """How long a pod that runs may be silent about its GPUs."""
+TIDY_S = 120.0
+"""For deleted pods to go; where their kubelet is away, they never do."""
 WAIT_S = 180.0
 """For a pod to run; its image may have to be pulled first."""
 
@@ -18,7 +32,8 @@ class Probing:
     """Args: sizes: one round each; none = only tidy up. capacity: GPUs of the node. mark: of the pods' names.
 
     Attributes:
-        got: what became of the pods so far. done: nothing is left to do, and no pod of a probe is there.
+        got: what became of the pods so far. done: nothing is left to do.
+        stuck: pods that did not go within their time; no other pod of a probe is there at the end.
     """
 
     def __init__(self, sizes: Sequence[int], capacity: int, mark: str) -> None:
@@ -30,6 +45,9 @@ class Probing:
         self._since = 0.0  # when the pod was made, or when it began to run
         self._ran = False
         self._tidies = True
+        self._tidies_since: float | None = None
+        self._removed: set[str] = set()  # whose end was asked for already
+        self.stuck: tuple[str, ...] = ()
 
     def step(self, event: ProbeEvent, now: float) -> list[ProbeEffect]:
         """Take in one event; what is to be done now. Args: now: monotonic, in seconds."""
@@ -39,7 +57,7 @@ class Probing:
                 self._tidies = True
                 return []
             case NotMade(_, why):
-                self._record(None, failed=True, why=why)
+                self._record(None, failed=True, why=why, refused=True)
                 self._rounds = self._rounds[:1]  # the next one would be refused too
                 return self._end_round()
             case Listed(pods):
@@ -47,8 +65,15 @@ class Probing:
 
     def _tidy(self, pods: tuple[ProbePod, ...], now: float) -> list[ProbeEffect]:
         if pods:
-            return [Remove(pod.name) for pod in pods]
-        self._tidies = False
+            self._tidies_since = now if self._tidies_since is None else self._tidies_since
+            if now - self._tidies_since > TIDY_S:
+                self.stuck, self.done = tuple(pod.name for pod in pods), True
+                return []
+            asked = [pod.name for pod in pods if pod.name not in self._removed]
+            self._removed.update(asked)
+            return [Remove(name) for name in asked]
+        self._tidies, self._tidies_since = False, None
+        self._removed.clear()
         if not self._rounds:
             self.done = True
             return []
@@ -86,10 +111,12 @@ class Probing:
         self._record(None, failed=True, why=why)
         return self._end_round()
 
-    def _record(self, uuids: tuple[str, ...] | None, *, failed: bool = False, why: str = "") -> None:
+    def _record(
+        self, uuids: tuple[str, ...] | None, *, failed: bool = False, why: str = "", refused: bool = False
+    ) -> None:
         size, count = self._rounds[0]
-        self.got.append(Got(size, self._nth, count, uuids, failed, why))
+        self.got.append(Got(size, self._nth, count, uuids, failed, why, refused))
 
     @property
     def _name(self) -> str:
-        return f"atoll-probe-{self._mark}-{self._rounds[0][0]}-{self._nth}"
+        return f"{NAME_PREFIX}{self._mark}-{self._rounds[0][0]}-{self._nth}"

@@ -2,18 +2,16 @@
 
 import asyncio
 import signal
-import time
 from collections.abc import Callable, Sequence
 
 from atoll.adapters.kube.client import KubeClient
 from atoll.adapters.kube.credentials import Access
 from atoll.adapters.kube.probe_pods import LABEL, LIFE_S, PAUSE, KubeProbeApi
 from atoll.core.errors import AtollError
-from atoll.core.probe import Got, Make, ProbeEffect, Remove, Stop
-from atoll.ports import ProbeApi
+from atoll.core.probe import Got
+from atoll.services.probe_shell import run_probe
 from atoll.services.probing import Probing
-
-POLL_S = 0.5
+from atoll.wiring.agent import MonotonicClock
 
 
 async def probe(
@@ -43,42 +41,8 @@ async def probe(
     async with KubeClient(access) as client:
         api = KubeProbeApi(client, node, namespace, resource, image)
         try:
-            return await run(Probing(sizes, gpus, mark), api, told)
+            return await run_probe(Probing(sizes, gpus, mark), api, MonotonicClock(), told)
         except AtollError as error:
             help_ = f"kubectl delete pods -n {namespace} -l {LABEL}"
             raise AtollError(f"{error}\npods of the probe end by themselves within {LIFE_S // 60} minutes; to delete "
                              f"them: {help_}") from error  # fmt: skip
-
-
-async def run(probing: Probing, api: ProbeApi, told: Callable[[Got], None], poll_s: float = POLL_S) -> list[Got]:
-    """The loop around `Probing`; it decides nothing."""
-    interrupted: asyncio.CancelledError | None = None
-    said = 0
-    while True:
-        try:
-            for effect in probing.step(await api.list(), time.monotonic()):
-                await _perform(effect, probing, api)
-            for each in probing.got[said:]:
-                told(each)
-            said = len(probing.got)
-            if probing.done:
-                break
-            await asyncio.sleep(poll_s)
-        except asyncio.CancelledError as cancelled:
-            if interrupted is not None:
-                raise  # asked twice
-            interrupted = cancelled
-            probing.step(Stop(), time.monotonic())
-    if interrupted is not None:
-        raise interrupted
-    return probing.got
-
-
-async def _perform(effect: ProbeEffect, probing: Probing, api: ProbeApi) -> None:
-    match effect:
-        case Make():
-            refused = await api.make(effect)
-            if refused is not None:
-                probing.step(refused, time.monotonic())
-        case Remove():
-            await api.remove(effect)

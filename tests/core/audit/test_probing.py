@@ -54,6 +54,15 @@ def test_a_node_that_is_not_cordoned_may_be_probed_where_somebody_says_so() -> N
     assert isinstance(site_of(picture(open_, components=(PLUGIN,)), "n1", predicted, cordoned=False), ProbeSite)
 
 
+def test_pods_that_an_earlier_probe_left_are_no_tenants() -> None:
+    left = pod("atoll-probe-0a1b2c-4-1", "n1", (0, 1, 2, 3))
+
+    found = site_of(picture(IDLE, pods=(left,), components=(PLUGIN,)), "n1", predicted, probes="team/atoll-probe-")
+
+    assert isinstance(found, ProbeSite)
+    assert found.left == ("team/atoll-probe-0a1b2c-4-1",)
+
+
 def test_islands_are_foreseen_and_whole() -> None:
     first, second = seen(got(1, 0, 1, 2, 3), got(2, 4, 5, 6, 7))
 

@@ -23,7 +23,7 @@ from atoll.cli.options import GpuResource, Kubeconfig, object_name, resources_of
 from atoll.cli.topology.show import Output
 from atoll.core.audit.probing import NoProbe, Probed, ProbeSite, judged, site_of
 from atoll.core.errors import AtollError
-from atoll.core.probe import Got
+from atoll.core.probe import NAME_PREFIX, Got
 from atoll.models.setup import predicted
 
 SIZES = (2, 4, 8)
@@ -79,9 +79,14 @@ def audit_probe(
         resource=resources[0],
         image=image or PAUSE,
     )
-    asyncio.run(run((), 0))  # what an earlier one left would look like a tenant
     with collector_paused():
-        site = site_of(picture_beside(kubeconfig, file or [], resources), node, predicted, cordoned=not schedulable)
+        site = site_of(
+            picture_beside(kubeconfig, file or [], resources),
+            node,
+            predicted,
+            probes=f"{namespace}/{NAME_PREFIX}",
+            cordoned=not schedulable,
+        )
     if isinstance(site, NoProbe):
         raise AtollError(site.why + (f"\nhelps: {site.help}" if site.help else ""))
     sizes = _sizes(size, site)
@@ -90,7 +95,7 @@ def audit_probe(
     progress = _Progress(told)
     got = asyncio.run(run(sizes, site.gpus, told=progress.tell))
     _print(site, tuple(judged(site, got)), output)
-    if any("refused the pod" in each.why for each in got):
+    if got[-1].refused:
         raise AtollError(got[-1].why)
 
 
@@ -105,6 +110,8 @@ def _sizes(asked: Sequence[int] | None, site: ProbeSite) -> tuple[int, ...]:
 def _agree(site: ProbeSite, sizes: Sequence[int], namespace: str, *, yes: bool) -> None:
     pods = ", then ".join(f"{site.gpus // size} of {size} GPU{'' if size == 1 else 's'}" for size in sizes)
     words = f"On {site.name}, in namespace {namespace}: {pods}; each pod is deleted afterwards."
+    if site.left:
+        words += f"\nBefore that, what another probe left there is deleted: {', '.join(site.left)}."
     if yes:
         return
     if sys.stdin is None or not sys.stdin.isatty():

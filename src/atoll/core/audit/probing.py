@@ -1,7 +1,7 @@
 """Whether a node may be probed, and how what its pods got compares with what its parts were foreseen to hand out."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from math import comb
 from operator import or_
@@ -21,12 +21,18 @@ REJECTED = "TopologyAffinityError"
 
 @dataclass(frozen=True, slots=True)
 class ProbeSite:
-    """A node that may be probed. Attributes: stock: what its parts are foreseen to hand out, or why that is unknown."""
+    """A node that may be probed.
+
+    Attributes:
+        stock: what its parts are foreseen to hand out, or why that is unknown.
+        left: namespace/name of pods that an earlier probe left there.
+    """
 
     name: str
     gpus: int
     occupancy: Occupancy
     stock: Stock
+    left: tuple[str, ...] = ()
 
     @property
     def gates(self) -> tuple[str, ...]:
@@ -64,8 +70,15 @@ class Probed:
     sets: int = 0
 
 
-def site_of(picture: Picture, name: str, predict: Predict, *, cordoned: bool = True) -> ProbeSite | NoProbe:
-    """The node, if it may be probed. Args: cordoned: it has to be, so that no other pod comes meanwhile."""
+def site_of(
+    picture: Picture, name: str, predict: Predict, *, probes: str = "", cordoned: bool = True
+) -> ProbeSite | NoProbe:
+    """The node, if it may be probed.
+
+    Args:
+        probes: how namespace/name of pods begins that an earlier probe left there. cordoned: the node has to be, so
+            that no other pod comes meanwhile.
+    """
     occupancy = next((each for each in occupancies(picture) if each.node.name == name), None)
     if occupancy is None or not occupancy.node.in_cluster:
         others = ", ".join(sorted(node.name for node in picture.nodes if node.capacity)[:5])
@@ -77,14 +90,15 @@ def site_of(picture: Picture, name: str, predict: Predict, *, cordoned: bool = T
         return NoProbe(f"{name} offers no GPU now", "a device plugin has to run there")
     if node.ready is False:
         return NoProbe(f"{name} is not ready", f"kubectl describe node {name}")
-    if occupancy.held:
-        held = ", ".join(f"{each.label} holds {each.count}" for each in occupancy.held[:5])
+    left = tuple(each.label for each in occupancy.held if probes and each.label.startswith(probes))
+    if tenants := [each for each in occupancy.held if each.label not in left]:
+        held = ", ".join(f"{each.label} holds {each.count}" for each in tenants[:5])
         return NoProbe(f"{name} is not idle: {held}", f"kubectl drain {name}, or another node")
     if cordoned and not node.unschedulable:
         return NoProbe(
             f"{name} is open to other pods, which a probe would stand in the way of", f"kubectl cordon {name}"
         )
-    return ProbeSite(name, node.allocatable, occupancy, Stock(Plugins(picture.components), predict))
+    return ProbeSite(name, node.allocatable, occupancy, Stock(Plugins(picture.components), predict), left)
 
 
 def judged(site: ProbeSite, got: Iterable[Got]) -> Iterator[Probed]:
@@ -101,14 +115,12 @@ def judged(site: ProbeSite, got: Iterable[Got]) -> Iterator[Probed]:
         seen = Probed(each, foreseen=_was_foreseen(told, each, gpus), sets=len(told.sets) if told else 0)
         if known and shape is not None and topology is not None:
             scope, link = span_of(shape, gpus)
-            seen = Probed(
-                each,
-                tuple(topology.devices[n].index for n in positions(gpus)),
-                scope.value,
-                link,
-                is_whole(shape, gpus),
-                seen.foreseen,
-                seen.sets,
+            seen = replace(
+                seen,
+                indexes=tuple(topology.devices[n].index for n in positions(gpus)),
+                domain=scope.value,
+                link=link,
+                whole=is_whole(shape, gpus),
             )
         yield seen
         held |= gpus

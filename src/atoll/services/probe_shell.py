@@ -1,0 +1,59 @@
+"""The loop around `Probing`: pods listed in, pods made and removed out. It decides nothing."""
+
+import asyncio
+from collections.abc import Callable
+
+from atoll.core.errors import AtollError
+from atoll.core.probe import Got, Make, ProbeEffect, Remove, Stop
+from atoll.ports import Clock, ProbeApi
+from atoll.services.probing import Probing
+
+POLL_S = 0.5
+FAILURES_MAX = 3
+"""In a row, of the API."""
+
+
+async def run_probe(
+    probing: Probing, api: ProbeApi, clock: Clock, told: Callable[[Got], None], poll_s: float = POLL_S
+) -> list[Got]:
+    """Until it is done; when it is cancelled, not before its pods are gone.
+
+    Raises:
+        AtollError: of the API. asyncio.CancelledError: it was cancelled, and has tidied up.
+    """
+    interrupted: asyncio.CancelledError | None = None
+    said = failures = 0
+    while not probing.done:
+        try:
+            for effect in probing.step(await api.list(), clock.now()):
+                await _perform(effect, probing, api, clock)
+            for each in probing.got[said:]:
+                told(each)
+            said, failures = len(probing.got), 0
+            if not probing.done:
+                await asyncio.sleep(poll_s)
+        except AtollError:
+            failures += 1
+            if failures == FAILURES_MAX:
+                raise
+            await asyncio.sleep(poll_s)
+        except asyncio.CancelledError as cancelled:
+            if interrupted is not None:
+                raise  # asked twice
+            interrupted = cancelled
+            probing.step(Stop(), clock.now())
+    if probing.stuck:
+        raise AtollError(f"pods {', '.join(probing.stuck)} were deleted and did not go: does their kubelet answer?")
+    if interrupted is not None:
+        raise interrupted
+    return probing.got
+
+
+async def _perform(effect: ProbeEffect, probing: Probing, api: ProbeApi, clock: Clock) -> None:
+    match effect:
+        case Make():
+            refused = await api.make(effect)
+            if refused is not None:
+                probing.step(refused, clock.now())
+        case Remove():
+            await api.remove(effect)
