@@ -25,10 +25,12 @@ class Clock:
 class Sticky(FakeProbeApi):
     """Its kubelet is away."""
 
-    removals = 0
+    def __init__(self) -> None:
+        super().__init__()
+        self.removed: list[str] = []
 
     async def remove(self, effect: Remove) -> None:
-        self.removals += 1
+        self.removed.append(effect.name)
 
 
 class Flaky(FakeProbeApi):
@@ -49,7 +51,7 @@ def test_pods_that_never_go_are_asked_to_once_and_named_in_the_end() -> None:
     with pytest.raises(AtollError, match="atoll-probe-m-8-1 were deleted and did not go"):
         asyncio.run(run_probe(Probing((8,), 8, "m"), api, Clock(), lambda _: None, poll_s=0))
 
-    assert api.removals == 1
+    assert api.removed == ["atoll-probe-m-8-1"]
 
 
 def test_an_answer_that_does_not_come_now_and_then_ends_nothing() -> None:
