@@ -1,7 +1,7 @@
 """The agents of a run: the real service of each node, on an API and a machine that are slow and lose words."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Protocol
 
@@ -205,6 +205,10 @@ class AgentProcess:
     def poke(self) -> None:
         """The driver says that something is wrong with a GPU."""
         self._feed(GpuSick("", "XID"), self._life)
+
+    def sees_plugin(self, *, running: bool) -> None:
+        """The device plugin starts anew, and for a moment there is none."""
+        self._feed(ResidentSeen(PLUGIN if running else replace(PLUGIN, plugins=())), self._life)
 
     def _tick(self, life: int) -> None:
         if life == self._life:

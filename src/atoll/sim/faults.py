@@ -61,6 +61,7 @@ class Faults:
             self._driver_hangs,
             self._reboot,
             self._plugin_errs,
+            self._plugin_restarts,
         )
         for kind in kinds:
             if self.rng.random() < 0.3:
@@ -175,6 +176,12 @@ class Faults:
         name = self._node()
         self.side.erring.add(name)
         self._later(20.0, 60.0, lambda: self.side.erring.discard(name))
+
+    def _plugin_restarts(self) -> None:
+        agent = self.side.agents.get(self._node())
+        if agent is not None:
+            agent.sees_plugin(running=False)
+            self._later(1.0, 15.0, lambda: agent.sees_plugin(running=True))
 
     def _reboot(self) -> None:
         name = self._node()

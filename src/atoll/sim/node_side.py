@@ -98,6 +98,7 @@ class NodeSide:
         self.erring.clear()
         for agent in self.agents.values():
             agent.start()
+            agent.sees_plugin(running=True)
 
     # What an agent finds on its node.
 

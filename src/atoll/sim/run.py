@@ -54,6 +54,7 @@ SOMETIMES = (
     "fault driver_hangs",
     "fault reboot",
     "fault plugin_errs",
+    "fault plugin_restarts",
     "the node's parts gave what nobody foresaw",
     "an eviction",
     "deleted under its containers",
