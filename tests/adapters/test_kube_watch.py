@@ -11,7 +11,7 @@ import pytest
 from atoll.adapters.kube import names
 from atoll.adapters.kube.api import KubeClusterApi
 from atoll.adapters.kube.client import Unanswered
-from atoll.adapters.kube.watch import LINE_BYTES_MAX, whole_lines
+from atoll.adapters.kube.watch import BACKOFF_MIN_S, LINE_BYTES_MAX, whole_lines
 from atoll.core.events import (
     Dropped,
     Kind,
@@ -245,3 +245,39 @@ def test_a_line_that_is_cut_off_or_endless_breaks_the_watch(chunk: bytes, count:
 
     with pytest.raises(Unanswered):
         asyncio.run(told())
+
+
+class Enough(Exception):
+    """Of pauses."""
+
+
+@pytest.mark.parametrize("lines", [[gone()], []], ids=["410 each time", "an end at once"])
+def test_a_watch_that_tells_nothing_is_asked_for_ever_more_rarely(
+    lines: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    sleep = asyncio.sleep
+
+    async def rest(pause_s: float) -> None:
+        pauses.extend([pause_s] if pause_s else [])
+        if len(pauses) == 5:
+            raise Enough
+        await sleep(0)
+
+    monkeypatch.setattr("atoll.adapters.kube.watch.asyncio.sleep", rest)
+    api = double(nodes_watch=[said(200, b"".join(lines).decode())] * 9)
+
+    with pytest.raises(Enough):
+        events(api, lambda _: False)
+
+    assert pauses == [BACKOFF_MIN_S * 2**n for n in range(5)]
+
+
+def test_a_list_that_goes_on_where_it_went_on_before_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    why: list[str] = []
+    monkeypatch.setattr("atoll.adapters.kube.watch.log.warning", lambda _what, **said: why.append(said["why"]))
+    api = double(nodes=[page("1", more="x")] * 3 + [page("2", node("n1"))])
+
+    events(api, lambda found: any(isinstance(event, NodeSeen) for event in found))
+
+    assert why == ["list of nodes: it goes on where it went on before"]

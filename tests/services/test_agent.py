@@ -193,6 +193,16 @@ def test_a_pod_that_is_seen_after_all_is_no_stray(scene: Scene) -> None:
     assert scene.told.given == (got("a", 0),)
 
 
+def test_an_agent_whose_node_is_not_there_says_so_once(scene: Scene) -> None:
+    scene.hear(PublishedListed(), ResidentsListed("1"))
+
+    scene.wait(60)
+
+    assert scene.notes() == ["node_missing"]
+    scene.begin()
+    assert scene.told.node == "n1"
+
+
 def test_neither_a_pod_that_left_without_gpus_nor_a_static_one_is_a_stray(scene: Scene) -> None:
     static = Resident("mirror-uid", "kube-system", "static", "", static="static-uid")
     scene.begin(Resident("web-uid", "ml", "web", ""), static)
@@ -280,14 +290,15 @@ def test_a_write_without_an_answer_is_tried_again_later(scene: Scene) -> None:
     assert 3 <= tries <= 6
 
 
-def test_without_its_node_an_agent_does_nothing(scene: Scene) -> None:
+def test_without_its_node_an_agent_does_nothing_but_say_so(scene: Scene) -> None:
     scene.begin()
     scene.hear(OwnNodeGone())
     scene.effects.clear()
 
     scene.wait(LOOK_S + 1)
 
-    assert scene.effects == []
+    assert scene.notes() == ["node_missing"]
+    assert len(scene.effects) == 1
 
 
 def test_another_node_of_the_name_gets_an_inventory_of_its_own(scene: Scene) -> None:

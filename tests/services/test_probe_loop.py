@@ -7,7 +7,7 @@ import pytest
 from atoll.core.errors import AtollError
 from atoll.core.probe import Got, Listed, Remove
 from atoll.services.probe_shell import run_probe
-from atoll.services.probing import Probing
+from atoll.services.probing import AGAIN_S, TIDY_S, Probing
 from tests.contract.fake_probe_api import FakeProbeApi
 
 
@@ -45,13 +45,14 @@ class Flaky(FakeProbeApi):
         return await super().list()
 
 
-def test_pods_that_never_go_are_asked_to_once_and_named_in_the_end() -> None:
+def test_pods_that_never_go_are_asked_to_now_and_then_and_named_in_the_end() -> None:
     api = Sticky()
 
     with pytest.raises(AtollError, match="atoll-probe-m-8-1 were deleted and did not go"):
         asyncio.run(run_probe(Probing((8,), 8, "m"), api, Clock(), lambda _: None, poll_s=0))
 
-    assert api.removed == ["atoll-probe-m-8-1"]
+    assert set(api.removed) == {"atoll-probe-m-8-1"}
+    assert len(api.removed) <= 1 + TIDY_S / AGAIN_S
 
 
 def test_an_answer_that_does_not_come_now_and_then_ends_nothing() -> None:
@@ -95,3 +96,22 @@ def test_one_that_is_interrupted_takes_its_pods_away_first() -> None:
     asyncio.run(interrupted())
 
     assert not api.pods
+
+
+class Gone(FakeProbeApi):
+    """After the second pod it lists nothing any more."""
+
+    async def list(self) -> Listed:
+        if len(self.pods) == 2:
+            raise AtollError("500")
+        return await super().list()
+
+
+def test_an_api_that_lists_nothing_any_more_is_told_to_remove_what_was_made() -> None:
+    api, told = Gone(), list[Got]()
+
+    with pytest.raises(AtollError, match="500"):
+        asyncio.run(run_probe(Probing((4,), 8, "m"), api, Clock(), told.append, poll_s=0))
+
+    assert api.pods == {}
+    assert [each.uuids is not None for each in told] == [True]

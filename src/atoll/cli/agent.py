@@ -11,7 +11,7 @@ import yaml
 
 from atoll.adapters.kube.codec_inventory import gpu_node_json
 from atoll.adapters.node.looking import NO_GPU
-from atoll.adapters.probe.probe import Probed, probe
+from atoll.adapters.probe.probe import SYSFS, Probed, probe
 from atoll.cli.options import FAILED, GpuResource, Kubeconfig, LogFormat, object_name, resources_of
 from atoll.cli.topology.show import Output
 from atoll.core.errors import printable
@@ -49,7 +49,7 @@ def agent(
 
     It reads the kernel, the vendor's tools that are installed, the kubelet and the pods of its node; it changes nothing
     there, and writes its GPUNode and its Lease alone. With --once, what cannot be told is left out, and standard error
-    says why; exit code 0 when there are GPUs, 3 when there is none.
+    says why; exit code 0 when there are GPUs, 3 when there is none, 1 when that cannot be told.
     """
     name = object_name(node or socket.gethostname().lower())
     if once:
@@ -78,6 +78,9 @@ def _once(name: str, output: Output, host_root: Path) -> None:
         raise typer.BadParameter("found neither yaml nor json", param_hint="-o")
     probed = probe(name, host_root)
     _say(probed)
+    if not probed.gpus and any(not each.expected and each.what != SYSFS for each in probed.blind):
+        sys.stderr.write("whether there is a GPU here cannot be told: see above\n")
+        raise typer.Exit(FAILED)
     if not probed.gpus:
         sys.stderr.write("no GPU here: neither the kernel nor a tool lists one\n")
         raise typer.Exit(NO_GPU)
@@ -95,9 +98,8 @@ def _once(name: str, output: Output, host_root: Path) -> None:
     )
     document = json.loads(gpu_node_json(inventory))
     del document["metadata"]["ownerReferences"]  # whose Node it is, only the cluster knows
-    sys.stdout.write(
-        json.dumps(document, indent=2) + "\n" if output == Output.JSON else yaml.safe_dump(document, sort_keys=False)
-    )
+    text = json.dumps(document, indent=2) + "\n" if output == Output.JSON else yaml.safe_dump(document, sort_keys=False)
+    typer.echo(text, nl=False)
 
 
 def _say(probed: Probed) -> None:

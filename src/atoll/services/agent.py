@@ -53,6 +53,9 @@ KUBELET_S = 60.0
 KUBELET_GOOD_S = 3 * KUBELET_S
 """How long what the kubelet said of itself is believed while it cannot be asked."""
 
+MISSING_S = 10.0
+"""How long an agent waits for its Node before it says that there is none."""
+
 RENEW_S = 20.0
 GONE_S = 1.0
 RETRY_S = 2.0
@@ -70,6 +73,8 @@ class Agent:
         self._kubelet_told = 0.0
         self._published: Inventory | None = None
         self._published_known, self._adopted = False, False
+        self._missing_since: float | None = None  # the API tells of everything but the agent's Node
+        self._said_missing = False
         self._sick: dict[str, str] = {}  # UUID -> life of the plugin that saw it
         self._look, self._ask, self._renew = (
             Due(LOOK_S, RETRY_S, retry_max_s=LOOK_S),
@@ -136,7 +141,16 @@ class Agent:
                 self._renew.failed(now)
                 yield Note("lease_not_renewed", why)
             case Tick():
-                pass
+                yield from self._node_missing(now)
+
+    def _node_missing(self, now: float) -> Iterator[Note]:
+        if self._node is not None or not self._published_known:
+            self._missing_since, self._said_missing = None, False
+            return
+        self._missing_since = now if self._missing_since is None else self._missing_since
+        if now - self._missing_since >= MISSING_S and not self._said_missing:
+            self._said_missing = True
+            yield Note("node_missing", "the API has no Node of this agent's name; is --node right?")
 
     def _see_published(self, inventory: Inventory | None) -> None:
         """The newest word of it counts, in whatever order the watch and the answers to writes come."""

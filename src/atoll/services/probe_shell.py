@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 from atoll.core.errors import AtollError
 from atoll.core.probe import Got, Make, ProbeEffect, Remove, Stop
@@ -25,8 +26,7 @@ async def run_probe(
     said = failures = 0
     while not probing.done:
         try:
-            for effect in probing.step(await api.list(), clock.now()):
-                await _perform(effect, probing, api, clock)
+            await _perform(probing.step(await api.list(), clock.now()), probing, api, clock)
             for each in probing.got[said:]:
                 told(each)
             said, failures = len(probing.got), 0
@@ -35,6 +35,7 @@ async def run_probe(
         except AtollError:
             failures += 1
             if failures == FAILURES_MAX:
+                await _remove_all(probing, api)
                 raise
             await asyncio.sleep(poll_s)
         except asyncio.CancelledError as cancelled:
@@ -49,11 +50,26 @@ async def run_probe(
     return probing.got
 
 
-async def _perform(effect: ProbeEffect, probing: Probing, api: ProbeApi, clock: Clock) -> None:
-    match effect:
-        case Make():
-            refused = await api.make(effect)
-            if refused is not None:
-                probing.step(refused, clock.now())
-        case Remove():
-            await api.remove(effect)
+async def _perform(effects: list[ProbeEffect], probing: Probing, api: ProbeApi, clock: Clock) -> None:
+    """All of them. Raises: AtollError: of the last one that failed."""
+    failed: AtollError | None = None
+    for effect in effects:
+        try:
+            match effect:
+                case Make():
+                    refused = await api.make(effect)
+                    if refused is not None:
+                        probing.step(refused, clock.now())
+                case Remove():
+                    await api.remove(effect)
+        except AtollError as error:
+            failed = error
+    if failed is not None:
+        raise failed
+
+
+async def _remove_all(probing: Probing, api: ProbeApi) -> None:
+    """Whoever cannot be listed is removed by his name, as far as that goes."""
+    for name in probing.made:
+        with suppress(AtollError):
+            await api.remove(Remove(name))

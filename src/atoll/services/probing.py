@@ -5,6 +5,7 @@ every pod of a probe goes away, also one that an earlier probe left behind.
 """
 
 from collections.abc import Sequence
+from math import inf
 
 from atoll.core.probe import (
     NAME_PREFIX,
@@ -22,7 +23,9 @@ from atoll.core.probe import (
 
 UNTOLD_S = 15.0
 """How long a pod that runs may be silent about its GPUs."""
-TIDY_S = 120.0
+AGAIN_S = 10.0
+"""Before the end of a pod is asked for again."""
+TIDY_S = 60.0
 """For deleted pods to go; where their kubelet is away, they never do."""
 WAIT_S = 180.0
 """For a pod to run; its image may have to be pulled first."""
@@ -32,12 +35,13 @@ class Probing:
     """Args: sizes: one round each; none = only tidy up. capacity: GPUs of the node. mark: of the pods' names.
 
     Attributes:
-        got: what became of the pods so far. done: nothing is left to do.
+        got: what became of the pods so far. made: names of pods that may be there. done: nothing is left to do.
         stuck: pods that did not go within their time; no other pod of a probe is there at the end.
     """
 
     def __init__(self, sizes: Sequence[int], capacity: int, mark: str) -> None:
         self.got: list[Got] = []
+        self.made: list[str] = []
         self.done = False
         self._rounds = [(size, capacity // size) for size in sizes]
         self._mark = mark
@@ -46,7 +50,7 @@ class Probing:
         self._ran = False
         self._tidies = True
         self._tidies_since: float | None = None
-        self._removed: set[str] = set()  # whose end was asked for already
+        self._removed: dict[str, float] = {}  # pods and when their end was asked for
         self.stuck: tuple[str, ...] = ()
 
     def step(self, event: ProbeEvent, now: float) -> list[ProbeEffect]:
@@ -69,8 +73,8 @@ class Probing:
             if now - self._tidies_since > TIDY_S:
                 self.stuck, self.done = tuple(pod.name for pod in pods), True
                 return []
-            asked = [pod.name for pod in pods if pod.name not in self._removed]
-            self._removed.update(asked)
+            asked = [pod.name for pod in pods if now - self._removed.get(pod.name, -inf) >= AGAIN_S]
+            self._removed |= dict.fromkeys(asked, now)
             return [Remove(name) for name in asked]
         self._tidies, self._tidies_since = False, None
         self._removed.clear()
@@ -85,6 +89,7 @@ class Probing:
             return self._end_round()
         self._nth += 1
         self._since, self._ran = now, False
+        self.made.append(self._name)
         return [Make(self._name, size)]
 
     def _end_round(self) -> list[ProbeEffect]:

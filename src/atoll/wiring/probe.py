@@ -40,9 +40,12 @@ async def probe(
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     async with KubeClient(access) as client:
         api = KubeProbeApi(client, node, namespace, resource, image)
+        probing = Probing(sizes, gpus, mark)
         try:
-            return await run_probe(Probing(sizes, gpus, mark), api, MonotonicClock(), told)
+            return await run_probe(probing, api, MonotonicClock(), told)
         except AtollError as error:
+            if not probing.made:
+                raise
             help_ = f"kubectl delete pods -n {namespace} -l {LABEL}"
             raise AtollError(f"{error}\npods of the probe end by themselves within {LIFE_S // 60} minutes; to delete "
                              f"them: {help_}") from error  # fmt: skip

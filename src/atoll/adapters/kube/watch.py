@@ -98,12 +98,12 @@ class _KindWatch(Generic[E]):
                     self._version = await self._list()
                 await self._follow()
             except Expired:
-                log.info("watch_expired", kind=self.name, version=self._version)
+                log.info("watch_expired", kind=self.name, version=self._version, again_in_s=self._pause_s)
                 self._version = None
+                await self._rest()
             except (Unanswered, AccessError, msgspec.DecodeError, UnicodeDecodeError) as error:
                 log.warning("watch_broken", kind=self.name, why=str(error), again_in_s=self._pause_s)
-                await asyncio.sleep(self._pause_s)
-                self._pause_s = min(self._pause_s * 2, BACKOFF_MAX_S)
+                await self._rest()
 
     async def _list(self) -> str:
         await self._put(self._delivered.listing())
@@ -118,7 +118,8 @@ class _KindWatch(Generic[E]):
             await self._put(events)
             if not metadata.continue_:
                 break
-            more = f"&continue={metadata.continue_}"
+            if more == (more := f"&continue={metadata.continue_}"):
+                raise Unanswered(f"list of {self.name}: it goes on where it went on before")
         await self._put(self._delivered.listed(metadata.resource_version))
         if self.name == self._first:
             self._first_listed.set()
@@ -136,8 +137,13 @@ class _KindWatch(Generic[E]):
                 await self._put([event for line in lines for event in self._read(line)])
                 self._pause_s, told = BACKOFF_MIN_S, True
         if not told:
-            # A server that ends watches at once is not asked again at once.
-            await asyncio.sleep(BACKOFF_MIN_S)
+            log.warning("watch_ended_at_once", kind=self.name, again_in_s=self._pause_s)
+            await self._rest()
+
+    async def _rest(self) -> None:
+        """Longer each time, until a watch tells something."""
+        await asyncio.sleep(self._pause_s)
+        self._pause_s = min(self._pause_s * 2, BACKOFF_MAX_S)
 
     def _read(self, line: bytes) -> list[E]:
         entry = _line.decode(line)

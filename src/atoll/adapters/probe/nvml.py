@@ -54,7 +54,12 @@ class Gpu(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Told(msgspec.Struct, frozen=True, rename="camel"):
-    """All that NVML told. Attributes: absent: why there is no NVML. failed: calls that failed and what they said."""
+    """All that NVML told.
+
+    Attributes:
+        absent: why it told nothing at all. missing: because the library is not there, which is ordinary elsewhere.
+        failed: calls that failed and what they said.
+    """
 
     driver: str | None = None
     cuda: int | None = None
@@ -62,6 +67,7 @@ class Told(msgspec.Struct, frozen=True, rename="camel"):
     ancestors: tuple[tuple[int | None, ...], ...] = ()
     failed: tuple[str, ...] = ()
     absent: str = ""
+    missing: bool = False
 
 
 _told = msgspec.json.Decoder(Told)
@@ -156,6 +162,7 @@ class _Asker:
             except nvml.NVMLError as error:
                 handles[index:] = [None]
                 gpus.append(Gpu(index, error=str(error)))
+                self.failed.append(f"GPU {index} is lost: {error}")
         return Told(
             driver=self.ask("version of the driver", nvml.nvmlSystemGetDriverVersion),
             cuda=self.ask("version of CUDA", nvml.nvmlSystemGetCudaDriverVersion),
@@ -166,8 +173,7 @@ class _Asker:
 
     def _gpu(self, index: int, handle: object) -> Gpu:
         nvml, who = self._nvml, f"GPU {index}"
-        # Whoever is lost says so at the first question.
-        uuid = nvml.nvmlDeviceGetUUID(handle)
+        uuid = self._uuid(who, handle)
         pci = self.ask(f"PCI address of {who}", nvml.nvmlDeviceGetPciInfo, handle)
         memory = self.ask(f"memory of {who}", nvml.nvmlDeviceGetMemoryInfo, handle)
         mode = self.ask(f"MIG mode of {who}", nvml.nvmlDeviceGetMigMode, handle)
@@ -208,6 +214,16 @@ class _Asker:
                 found[address] = found.get(address, 0) + 1
         return found if len(self.failed) == before else None
 
+    def _uuid(self, who: str, handle: object) -> str | None:
+        """Whoever is lost says so at this first question. Raises: NVMLError: it is lost."""
+        try:
+            return str(self._nvml.nvmlDeviceGetUUID(handle))
+        except self._nvml.NVMLError as error:
+            if error.value in {self._nvml.NVML_ERROR_GPU_IS_LOST, self._nvml.NVML_ERROR_RESET_REQUIRED}:
+                raise
+            self.failed.append(f"UUID of {who}: {error}")
+            return None
+
     def _ancestor(self, one: object, other: object) -> int | None:
         if one is None or other is None or one is other:
             return None
@@ -222,7 +238,7 @@ def main() -> None:
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        told = Told(absent=str(error))
+        told = Told(absent=str(error), missing=error.value == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
     else:
         told = _Asker(pynvml).told()
     sys.stdout.buffer.write(msgspec.json.encode(told))

@@ -1,7 +1,7 @@
 """The whole machine, asked once: the kernel, NVIDIA's library, then whatever vendor's tools are installed."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from atoll.adapters.formats.read import read_file
@@ -18,6 +18,10 @@ TIMEOUT_S = 30.0
 """Of one tool. `nvidia-smi -q -x` takes some seconds on a machine without persistence mode."""
 
 SYSFS = "sysfs"
+NVML = "NVML"
+NVIDIA = "0x10de"
+"""Vendor of a PCI device, as the kernel prints it."""
+WHY_MAX = 200
 TOOLS: tuple[tuple[str, ...], ...] = (
     ("nvidia-smi", "topo", "-m"),
     ("nvidia-smi", "topo", "-mp"),
@@ -75,33 +79,42 @@ def probe(
         elif not said.output.strip():
             blind.append(Blind(command, f"said nothing and ended with {said.code}"))
         else:
-            _take(DumpFile(command, said.output), readings, blind)
+            _take(DumpFile(command, said.output), readings, blind, said.code)
+    if NVIDIA in kernel and not any(gpu.uuid for reading in readings for gpu in reading.gpus or ()):
+        # Nobody named NVIDIA's GPUs: that its library is not there is not ordinary here.
+        blind = [replace(each, expected=each.expected and each.what != NVML) for each in blind]
     return Probed(join(name, readings), tuple(blind))
 
 
 def _ask_nvml(
-    readings: list[Reading], blind: list[Blind], environment: Mapping[str, str] | None, timeout_s: float
+    readings: list[Reading],
+    blind: list[Blind],
+    environment: Mapping[str, str] | None,
+    timeout_s: float,
 ) -> None:
     said = run(nvml.COMMAND, timeout_s, environment)
     if isinstance(said, NotRun):
-        blind.append(Blind("NVML", said.why))
+        blind.append(Blind(NVML, said.why))
         return
     try:
         told = nvml.parse(said.output)
     except DumpError as error:
-        blind.append(Blind("NVML", f"ended with {said.code}: {error}"))
+        blind.append(Blind(NVML, f"ended with {said.code}: {error}"))
         return
     if told.absent:
-        blind.append(Blind("NVML", told.absent, expected=True))
+        blind.append(Blind(NVML, told.absent, expected=told.missing))
     else:
         readings.append(nvml.reading_of(told))
 
 
-def _take(file: DumpFile, readings: list[Reading], blind: list[Blind]) -> None:
+def _take(file: DumpFile, readings: list[Reading], blind: list[Blind], code: int = 0) -> None:
+    """Args: code: that whoever printed it ended with; one that failed says why, and that is no dump."""
     try:
         content = read_file(file)
     except DumpError as error:
-        blind.append(Blind(file.name, str(error).removeprefix(f"{file.name}: "), error.remedy))
+        last = (file.content.decode(errors="replace").split("\n") if code else [""])[-2:]
+        said = f"ended with {code}: {' '.join(last).strip()[:WHY_MAX]}"
+        blind.append(Blind(file.name, said if code else str(error).removeprefix(f"{file.name}: "), error.remedy))
         return
     readings += content.readings
     blind += (Blind(file.name, str(error)) for error in content.refused)

@@ -6,7 +6,7 @@ It is the one audit that writes: it says what it will do, and asks.
 import asyncio
 import secrets
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any
@@ -91,12 +91,21 @@ def audit_probe(
         raise AtollError(site.why + (f"\nhelps: {site.help}" if site.help else ""))
     sizes = _sizes(size, site)
     _agree(site, sizes, namespace, yes=yes)
-    told = sum(site.gpus // each for each in sizes)
-    progress = _Progress(told)
-    got = asyncio.run(run(sizes, site.gpus, told=progress.tell))
-    _print(site, tuple(judged(site, got)), output)
-    if got[-1].refused:
-        raise AtollError(got[-1].why)
+    _run(site, sizes, run, output)
+
+
+def _run(
+    site: ProbeSite, sizes: Sequence[int], run: Callable[..., Coroutine[Any, Any, list[Got]]], output: Output
+) -> None:
+    """Probe, and print whatever is known in the end."""
+    progress = _Progress(sum(site.gpus // each for each in sizes))
+    try:
+        asyncio.run(run(sizes, site.gpus, told=progress.tell))
+    finally:
+        if progress.got:
+            _print(site, tuple(judged(site, progress.got)), output)
+    if progress.got[-1].refused:
+        raise AtollError(progress.got[-1].why)
 
 
 def _sizes(asked: Sequence[int] | None, site: ProbeSite) -> tuple[int, ...]:
@@ -124,14 +133,14 @@ class _Progress:
     """A line per pod on standard error, where somebody looks."""
 
     def __init__(self, total: int) -> None:
-        self._total, self._done = total, 0
+        self._total, self.got = total, list[Got]()
         self._console = SafeConsole(stderr=True) if sys.stderr is not None and sys.stderr.isatty() else None
 
     def tell(self, got: Got) -> None:
-        self._done += 1
+        self.got.append(got)
         if self._console is not None:
             what = got.why or " ".join(got.uuids or ())
-            self._console.print(f"{self._done}/{self._total}  {got.gpus} GPUs: {what}", style="dim", markup=False)
+            self._console.print(f"{len(self.got)}/{self._total}  {got.gpus} GPUs: {what}", style="dim", markup=False)
 
 
 def _print(site: ProbeSite, pods: Sequence[Probed], output: Output) -> None:
@@ -149,7 +158,9 @@ def _lines(site: ProbeSite, pods: Sequence[Probed], *, wide: bool) -> list[str]:
     rows = [("GPUs", "pod", "got", "domain", "foreseen", *(["UUIDs"] if wide else []))]
     for each in pods:
         got = each.got
-        gpus = " ".join(map(str, each.indexes)) or (got.why if not got.uuids else f"{len(got.uuids)} unknown GPUs")
+        gpus = " ".join(map(str, each.indexes)) or (
+            got.why if not got.uuids else f"{len(got.uuids)} GPUs, named by -o wide"
+        )
         uuids = [" ".join(got.uuids or ())] if wide else []
         rows.append((str(got.gpus), f"{got.nth} of {got.of}", gpus, _domain(each), _foreseen(each), *uuids))
     return [f"{site.name}: {site.gpus} GPUs", *columns(rows), "", *_verdict(site, pods)]

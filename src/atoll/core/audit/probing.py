@@ -112,7 +112,9 @@ def judged(site: ProbeSite, got: Iterable[Got]) -> Iterator[Probed]:
         gpus = hardware.where(frozenset(each.uuids)) if hardware and each.uuids else 0
         known = gpus.bit_count() == each.gpus
         told = _foreseen(site, held, hidden, each.gpus)
-        seen = Probed(each, foreseen=_was_foreseen(told, each, gpus), sets=len(told.sets) if told else 0)
+        wrong = bool(gpus & held) or (each.uuids is not None and len(each.uuids) != each.gpus)
+        foreseen = False if wrong else _was_foreseen(told, each, gpus)  # nobody foresees that, whatever hands them out
+        seen = Probed(each, foreseen=foreseen, sets=len(told.sets) if told else 0)
         if known and shape is not None and topology is not None:
             scope, link = span_of(shape, gpus)
             seen = replace(
