@@ -274,6 +274,14 @@ def test_kubelets_that_sign_for_themselves_are_known_by_their_certificate_alone(
     ]
 
 
+def test_an_agent_runs_on_the_nodes_of_a_label():
+    objects = printed("agent", "--image", "example.com/atoll:1", "--node-label", "amd.com/gpu.present=yes")
+
+    daemon_set = next(each for each in objects if each["kind"] == "DaemonSet")
+    assert daemon_set["spec"]["template"]["spec"]["nodeSelector"] == {"amd.com/gpu.present": "yes"}
+    assert CliRunner().invoke(app, ["agent", "--image", "x", "--node-label", "gpu"]).exit_code == 2
+
+
 @pytest.mark.parametrize("image", ["", " ", "a b", "-x", "x\ny"])
 def test_an_image_that_no_pod_can_have_is_refused(image: str):
     result = CliRunner().invoke(app, ["agent", "--image", image])

@@ -9,10 +9,10 @@ import typer
 from atoll.adapters.kube import admission as policies
 from atoll.adapters.kube import manifests as made
 from atoll.adapters.kube import manifests_agent as node_side
-from atoll.cli.options import GpuResource, object_name, resources_of
+from atoll.cli.options import IMAGE, GpuResource, namespace_name, object_name, resources_of
 from atoll.core.errors import quoted
 
-_IMAGE = re.compile(r"[\w][\w.:/@-]{0,1023}", re.ASCII)
+_LABEL = re.compile(r"[A-Za-z0-9][\w./-]{0,315}=(?:[A-Za-z0-9](?:[\w.-]{0,61}[A-Za-z0-9])?)?", re.ASCII)
 
 app = typer.Typer(name="manifests", help="Print what an installation applies, as YAML.", no_args_is_help=True)
 
@@ -66,12 +66,16 @@ def audit_rbac(
         str, typer.Option(metavar="NAME", callback=object_name, help="As which `atoll audit` reads.")
     ] = made.AUDIT_ACCOUNT,
     probe: Annotated[
-        str, typer.Option(metavar="NAMESPACE", help="Where `atoll audit probe` may make and delete pods, too.")
-    ] = "",
+        str | None,
+        typer.Option(
+            metavar="NAMESPACE",
+            callback=lambda given: None if given is None else namespace_name(given),
+            help="Where `atoll audit probe` may make and delete pods, too.",
+        ),
+    ] = None,
 ) -> None:
     """Print a service account for `atoll audit` and the role that reads what it looks at, and nothing else."""
-    probes_in = object_name(probe) if probe else ""
-    typer.echo(made.yaml_of(made.audit_rbac(namespace, service_account, probes_in)), nl=False)
+    typer.echo(made.yaml_of(made.audit_rbac(namespace, service_account, probe or "")), nl=False)
 
 
 @app.command()
@@ -100,18 +104,26 @@ def agent(
     runtime_class: Annotated[
         str, typer.Option(metavar="NAME", help="Which mounts the driver's library into a container; may be empty.")
     ] = "nvidia",
+    node_label: Annotated[
+        str, typer.Option(metavar="KEY=VALUE", help="Of the nodes that it runs on.")
+    ] = node_side.GPU_NODES,
     self_signed_kubelets: Annotated[
         bool,
         typer.Option("--self-signed-kubelets", help="Kubelets make their own certificates, as kubeadm leaves it."),
     ] = False,
 ) -> None:
     """Print the DaemonSet of `atoll agent`, with its service account and roles."""
-    if not _IMAGE.fullmatch(image):
+    if not IMAGE.fullmatch(image):
         raise typer.BadParameter(
             f"found {quoted(image)}; wanted is an image, e.g. example.com/atoll:1.0", param_hint="--image"
         )
+    if not _LABEL.fullmatch(node_label):
+        raise typer.BadParameter(
+            f"found {quoted(node_label)}; wanted is KEY=VALUE, e.g. {node_side.GPU_NODES}", param_hint="--node-label"
+        )
     objects = node_side.agent(
         image,
+        nodes=node_label,
         namespace=namespace,
         account=service_account,
         runtime_class=object_name(runtime_class) if runtime_class else "",

@@ -29,8 +29,10 @@ class LogFormat(StrEnum):
 
 
 NAME_MAX = 253
+LABEL_MAX = 63
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
+IMAGE = re.compile(r"[\w][\w.:/@-]{0,1023}", re.ASCII)
 _OWN_NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
 
@@ -38,6 +40,13 @@ def object_name(given: str) -> str:
     """A name as Kubernetes takes it; refused here, since a path of the API or a file of YAML would take anything."""
     if len(given) > NAME_MAX or not _NAME.fullmatch(given):
         raise typer.BadParameter(f"found {quoted(given)}; legal are a-z, 0-9, - and . inside, at most {NAME_MAX}")
+    return given
+
+
+def namespace_name(given: str) -> str:
+    """A name of a namespace."""
+    if len(given) > LABEL_MAX or "." in given or not _NAME.fullmatch(given):
+        raise typer.BadParameter(f"found {quoted(given)}; legal are a-z, 0-9 and - inside, at most {LABEL_MAX}")
     return given
 
 

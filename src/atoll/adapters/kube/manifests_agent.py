@@ -15,7 +15,8 @@ FOLDERS = ("device-plugins", "pod-resources")
 """Of the kubelet's folder; that of the pods holds their secrets, and is left alone."""
 
 HOST = "/host"
-GPU_NODES = "nvidia.com/gpu.present"
+GPU_NODES = "nvidia.com/gpu.present=true"
+"""As NVIDIA's feature discovery labels them."""
 """The label of NVIDIA's feature discovery."""
 
 
@@ -50,21 +51,26 @@ def agent(
     namespace: str = NAMESPACE,
     account: str = AGENT_ACCOUNT,
     runtime_class: str = "nvidia",
+    nodes: str = GPU_NODES,
     self_signed: bool = False,
 ) -> list[Manifest]:
     """Account, roles and the DaemonSet.
 
     Args:
         runtime_class: by which the driver's library is mounted, "" = none.
+        nodes: key=value of the label of the nodes that it runs on.
         self_signed: the kubelets make their own certificates, as kubeadm leaves it.
     """
     return [
         *agent_rbac(namespace, account),
-        _daemon_set(image, namespace, account, runtime_class, self_signed=self_signed),
+        _daemon_set(image, namespace, account, runtime_class, nodes, self_signed=self_signed),
     ]
 
 
-def _daemon_set(image: str, namespace: str, account: str, runtime_class: str, *, self_signed: bool) -> Manifest:
+def _daemon_set(
+    image: str, namespace: str, account: str, runtime_class: str, nodes: str, *, self_signed: bool
+) -> Manifest:
+    label, _, value = nodes.partition("=")
     mounts = {f"{KUBELET_DIR}/{name}": (f"{KUBELET_DIR}/{name}", "Directory") for name in FOLDERS}
     mounts[f"{HOST}/sys/fs/cgroup"] = ("/sys/fs/cgroup", "Directory")
     mounts[f"{HOST}/sys/bus"], mounts[f"{HOST}/sys/devices"] = ("/sys/bus", "Directory"), ("/sys/devices", "Directory")
@@ -75,7 +81,7 @@ def _daemon_set(image: str, namespace: str, account: str, runtime_class: str, *,
         "serviceAccountName": account,
         **({"runtimeClassName": runtime_class} if runtime_class else {}),
         "priorityClassName": "system-node-critical",
-        "nodeSelector": {GPU_NODES: "true"},
+        "nodeSelector": {label: value},
         "tolerations": [{"operator": "Exists"}],
         "containers": [_container(image, namespace, named)],
         "volumes": [

@@ -19,10 +19,10 @@ from atoll.cli.audit.seen import picture_beside
 from atoll.cli.audit.terminal import columns
 from atoll.cli.collector import collector_paused
 from atoll.cli.console import SafeConsole
-from atoll.cli.options import GpuResource, Kubeconfig, object_name, resources_of
+from atoll.cli.options import IMAGE, GpuResource, Kubeconfig, namespace_name, object_name, resources_of
 from atoll.cli.topology.show import Output
 from atoll.core.audit.probing import NoProbe, Probed, ProbeSite, judged, site_of
-from atoll.core.errors import AtollError
+from atoll.core.errors import AtollError, quoted
 from atoll.core.probe import NAME_PREFIX, Got
 from atoll.models.setup import predicted
 
@@ -41,11 +41,12 @@ def audit_probe(
         typer.Option(metavar="N", min=1, max=64, help="GPUs per pod; repeatable, one round each. Default: 2, 4, 8."),
     ] = None,
     namespace: Annotated[
-        str, typer.Option(metavar="NAME", callback=object_name, help="Where the pods are made.")
+        str, typer.Option(metavar="NAME", callback=namespace_name, help="Where the pods are made.")
     ] = NAMESPACE,
     image: Annotated[
-        str, typer.Option(metavar="IMAGE", help="Of a container that waits. Default: the pause image of Kubernetes.")
-    ] = "",
+        str | None,
+        typer.Option(metavar="IMAGE", help="Of a container that waits. Default: the pause image of Kubernetes."),
+    ] = None,
     kubeconfig: Kubeconfig = None,
     gpu_resource: GpuResource = None,
     output: Annotated[Output, typer.Option("-o", "--output", help="How to print it.")] = Output.TABLE,
@@ -65,6 +66,8 @@ def audit_probe(
     Exit code 0 when the probe was made, whatever it found; 1 when it was refused, 2 for wrong usage.
     """
     resources = resources_of(gpu_resource)
+    if image is not None and not IMAGE.fullmatch(image):
+        raise typer.BadParameter(f"found {quoted(image)}; wanted is an image", param_hint="--image")
     # Imported here, as in `serve`: the verbs that ask no cluster should not wait half a second for an HTTP client.
     from atoll.adapters.kube.credentials import access_from  # noqa: PLC0415
     from atoll.adapters.kube.probe_pods import PAUSE  # noqa: PLC0415
