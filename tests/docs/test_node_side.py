@@ -24,8 +24,7 @@ def test_its_commands_are_taken_by_the_program() -> None:
     parts = (part.split("#")[0].split() for line in lines for part in line.split("|"))
     calls = [words for program, *words in parts if program == "atoll"]
 
-    assert calls[0][:2] == ["manifests", "agent"]
-    assert calls[1][:2] == ["agent", "--once"]
+    assert [words[:2] for words in calls] == [["manifests", "crds"], ["manifests", "agent"], ["agent", "--once"]]
     for words in calls:
         must_be_taken(words)
 
