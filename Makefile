@@ -11,8 +11,8 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest
 
 # The share of its examples that each property gets in `make check`; `make test` takes all.
-CHECK_EXAMPLES_PERCENT ?= 12
-CHECK_SIM_SEEDS ?= 20
+CHECK_EXAMPLES_PERCENT ?= 7
+CHECK_SIM_SEEDS ?= 12
 # The samples that `make test` takes. `make sim` and `make fuzz` run the large numbers.
 TEST_SIM_SEEDS ?= 300
 TEST_FUZZ_CASES ?= 6000
@@ -34,7 +34,7 @@ demo: venv  ## the real services on a simulated cluster, in seconds, with no Kub
 check: static libraries  ## under a minute: format, lint, types, layers, every test that needs no cluster, no browser, no given data and no mutants
 	@ATOLL_EXAMPLES_PERCENT=$(CHECK_EXAMPLES_PERCENT) ATOLL_SIM_SEEDS=$(CHECK_SIM_SEEDS) \
 		$(PYTEST) -n 2 --dist loadgroup -m "not e2e and not browser and not limits" \
-		--ignore=tests/corpus --ignore=tests/vectors --ignore=tests/fuzz
+		--ignore=tests/corpus --ignore=tests/vectors --ignore=tests/fuzz --ignore=tests/e2e
 
 # One pytest run over everything, so that its closing line counts everything.
 test: static libraries realkube chromium  ## check + vectors + corpus + browser + large files + samples of sim and fuzz + e2e; within 60 minutes on 2 cores

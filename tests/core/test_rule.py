@@ -6,6 +6,8 @@ from functools import cache
 from itertools import combinations, product
 from random import Random
 
+import pytest
+
 from atoll.core.domains import Domains, NvlinkGraph
 from atoll.core.gpuset import mask_of
 from atoll.core.levels import clique
@@ -77,6 +79,7 @@ def test_one_scope_is_proven_exactly_where_all_worlds_agree():
             check(shape_with(count, numa=known), (Scope.NUMA_NODE,))
 
 
+@pytest.mark.limits
 def test_a_list_is_proven_exactly_where_all_worlds_agree():
     everything = list(product(knowledge(3), repeat=2))
     sample = Random(7).sample(list(product(knowledge(4), repeat=2)), PAIRED_LISTS)

@@ -111,6 +111,7 @@ def test_links_of_which_the_two_sides_disagree_are_unknown_and_told(path: Path) 
     assert [remark.text for remark in reading.remarks] == ["GPU 0 has 4 NVLinks to GPU 1, which has 3 back."]
 
 
+@pytest.mark.limits
 @pytest.mark.parametrize("call", ["nvmlInit", "nvmlDeviceGetUUID", "nvmlDeviceGetTopologyCommonAncestor"])
 def test_a_call_that_hangs_costs_the_probe_its_time_and_nothing_else(path: Path, call: str) -> None:
     write(path, machine(hang=[call]))
