@@ -13,7 +13,7 @@ from math import comb
 from operator import or_
 
 from atoll.core.gpuset import mask_of, positions
-from atoll.core.outcomes import OutcomeTable
+from atoll.core.outcomes import Outcomes, OutcomeTable
 
 STATES_MAX = 4096
 """Possible states of one node that are looked through; 12 owners of one GPU each leave so many."""
@@ -47,6 +47,17 @@ def states(free: int, hidden: int, owners: tuple[int, ...] = ()) -> Iterator[int
     for owner in owners:
         left |= {each | owner for each in left}
     return (state | each for each in sorted(left) for state in known)
+
+
+def over_all(table: OutcomeTable, free: int, hidden: int, count: int) -> Outcomes:
+    """What may become of a container in whichever state is the true one. Args: hidden: GPUs taken among the free."""
+    told = [table.outcomes(state, count) for state in states(free, hidden)]
+    return Outcomes(
+        reduce(or_, (each.sets for each in told), frozenset[int]()),
+        rejects=any(each.rejects for each in told),
+        fails=any(each.fails for each in told),
+        asks=any(each.asks for each in told),
+    )
 
 
 def foreseen(table: OutcomeTable, free: int, hidden: int, owners: tuple[int, ...], count: int) -> Foreseen | None:

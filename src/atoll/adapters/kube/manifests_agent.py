@@ -17,7 +17,6 @@ FOLDERS = ("device-plugins", "pod-resources")
 HOST = "/host"
 GPU_NODES = "nvidia.com/gpu.present=true"
 """As NVIDIA's feature discovery labels them."""
-"""The label of NVIDIA's feature discovery."""
 
 
 def agent_rbac(namespace: str = NAMESPACE, account: str = AGENT_ACCOUNT) -> list[Manifest]:

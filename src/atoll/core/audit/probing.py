@@ -2,9 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import reduce
 from math import comb
-from operator import or_
 
 from atoll.core.audit.abilities import Plugins
 from atoll.core.audit.fragments import is_whole, span_of
@@ -12,7 +10,7 @@ from atoll.core.audit.occupancy import Occupancy, occupancies
 from atoll.core.audit.picture import Picture
 from atoll.core.audit.stock import Stock
 from atoll.core.gpuset import positions
-from atoll.core.observed import STATES_MAX, states
+from atoll.core.observed import STATES_MAX, over_all
 from atoll.core.outcomes import Outcomes, Predict, Unpredictable
 from atoll.core.probe import Got
 
@@ -136,12 +134,7 @@ def _foreseen(site: ProbeSite, held: int, hidden: int, count: int) -> Outcomes |
     free = shape.everything & ~held & ~site.occupancy.state.out
     if hidden > free.bit_count() or comb(free.bit_count(), hidden) > STATES_MAX:
         return None
-    told = [table.outcomes(state, count) for state in states(free, hidden)]
-    return Outcomes(
-        reduce(or_, (each.sets for each in told), frozenset[int]()),
-        rejects=any(each.rejects for each in told),
-        fails=any(each.fails for each in told),
-    )
+    return over_all(table, free, hidden, count)
 
 
 def _was_foreseen(told: Outcomes | None, got: Got, gpus: int) -> bool | None:

@@ -4,9 +4,8 @@ Nodes of one model and one setup share a table, and nodes of one state share its
 """
 
 from collections.abc import Sequence
-from functools import lru_cache, reduce
+from functools import lru_cache
 from math import comb
-from operator import or_
 
 from atoll.core.audit.abilities import Plugins, policy_of, sharing_of
 from atoll.core.audit.fragments import is_whole, verdict_on
@@ -14,7 +13,7 @@ from atoll.core.audit.models import Model
 from atoll.core.audit.occupancy import Occupancy
 from atoll.core.audit.report import Prospect, StockSizeView, StockView
 from atoll.core.facts import StockParts
-from atoll.core.observed import STATES_MAX, states
+from atoll.core.observed import STATES_MAX, over_all
 from atoll.core.outcomes import OutcomeTable, Predict, StockSetup, Unpredictable
 from atoll.core.shape import Shape
 from atoll.core.verdict import Fit
@@ -70,15 +69,14 @@ def _prospects(
 
 
 def _prospect(table: OutcomeTable, shape: Shape, free: int, hidden: int, size: int) -> Prospect:
-    told = [table.outcomes(each, size) for each in states(free, hidden)]
-    sets = reduce(or_, (each.sets for each in told), frozenset[int]())
+    told = over_all(table, free, hidden, size)
     return Prospect(
         gpus=size,
-        sets=len(sets),
-        split=sum(not is_whole(shape, gpus) for gpus in sets),
-        rejects=any(each.rejects for each in told),
-        fails=any(each.fails for each in told),
-        asks=any(each.asks for each in told),
+        sets=len(told.sets),
+        split=sum(not is_whole(shape, gpus) for gpus in told.sets),
+        rejects=told.rejects,
+        fails=told.fails,
+        asks=told.asks,
     )
 
 

@@ -40,8 +40,7 @@ def read(name: str, value: Value, line: int) -> tuple[Reading, ...]:
     try:
         inventory = inventory_of(msgspec.convert(value, wire.GpuNode))
     except (msgspec.ValidationError, ValueError) as error:
-        found = f"a broken GPUNode ({quoted(str(error))})"
-        raise DumpError(name, line, 1, found=found, expected="a GPUNode as Atoll writes it") from None
+        raise _broken(name, line, error) from None
     if inventory is None:
         return ()
     reading = reading_of(Source(Format.GPU_NODE, name, line), inventory.topology, inventory.node)
@@ -73,9 +72,13 @@ def allocations(value: Value, resource: str = GPU_RESOURCE) -> tuple[SeenAllocat
     try:
         told = msgspec.convert(value, _Held).status
     except msgspec.ValidationError as error:
-        found = f"a broken GPUNode ({quoted(str(error))})"
-        raise DumpError("GPUNode", 0, 0, found=found, expected="a GPUNode as Atoll writes it") from None
+        raise _broken("GPUNode", 1, error) from None
     return _allocations(map(given_of, told.containers if told else ()), resource)
+
+
+def _broken(name: str, line: int, error: Exception) -> DumpError:
+    found = f"a broken GPUNode ({quoted(str(error))})"
+    return DumpError(name, line, 1, found=found, expected="a GPUNode as Atoll writes it")
 
 
 class _Containers(Struct, frozen=True):
