@@ -35,6 +35,7 @@ from atoll.core.lifecycle import State
 from atoll.core.request import Policy
 from atoll.core.scope import Scope
 from atoll.ports import ClusterApi
+from tests.contract.sentences import Sentences
 from tests.contract.watching import Watching
 
 
@@ -67,17 +68,7 @@ class Outside(Protocol):
 
 
 Sentence = Callable[[Outside], Awaitable[None]]
-
-
-SENTENCES: list[Sentence] = []
-NAMES: list[str] = []
-"""Of the sentences, for test ids."""
-
-
-def sentence(body: Sentence) -> Sentence:
-    SENTENCES.append(body)
-    NAMES.append(body.__name__)  # type: ignore[attr-defined]
-    return body
+sentence: Sentences[Outside] = Sentences()
 
 
 def grant_for(pod: PodFacts, *uuids: str) -> Grant:

@@ -23,6 +23,7 @@ from atoll.core.facts import Given, Inventory, Source, StockParts
 from atoll.core.resource_version import is_newer
 from atoll.ports import NodeApi
 from atoll.sim.machines import machine
+from tests.contract.sentences import Sentences
 from tests.contract.watching import Watching
 
 NODE = "n1"
@@ -50,15 +51,7 @@ class Outside(Protocol):
 
 
 Sentence = Callable[[Outside], Awaitable[None]]
-SENTENCES: list[Sentence] = []
-NAMES: list[str] = []
-"""Of the sentences, for test ids."""
-
-
-def sentence(body: Sentence) -> Sentence:
-    SENTENCES.append(body)
-    NAMES.append(body.__name__)  # type: ignore[attr-defined]
-    return body
+sentence: Sentences[Outside] = Sentences()
 
 
 class NodeWatching(Watching[WatchedEvent]):

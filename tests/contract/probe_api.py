@@ -6,6 +6,7 @@ from typing import Protocol
 
 from atoll.core.probe import Listed, Make, NotMade, Phase, ProbePod, Remove
 from atoll.ports import ProbeApi
+from tests.contract.sentences import Sentences
 
 PATIENCE_S = 30
 LOOKS_PER_S = 10
@@ -19,15 +20,7 @@ class Outside(Protocol):
 
 
 Sentence = Callable[[Outside], Awaitable[None]]
-SENTENCES: list[Sentence] = []
-NAMES: list[str] = []
-"""Of the sentences, for test ids."""
-
-
-def sentence(body: Sentence) -> Sentence:
-    SENTENCES.append(body)
-    NAMES.append(body.__name__)  # type: ignore[attr-defined]
-    return body
+sentence: Sentences[Outside] = Sentences()
 
 
 async def until(outside: Outside, wanted: Callable[[tuple[ProbePod, ...]], bool]) -> tuple[ProbePod, ...]:

@@ -55,6 +55,6 @@ class FakeOutside:
         return f"{kind}-{self._serial}"
 
 
-@pytest.mark.parametrize("sentence", cluster_api.SENTENCES, ids=cluster_api.NAMES)
+@pytest.mark.parametrize("sentence", cluster_api.sentence.bodies, ids=cluster_api.sentence.names)
 def test_the_simulated_cluster_keeps_the_contract(sentence: cluster_api.Sentence) -> None:
     asyncio.run(sentence(FakeOutside()))

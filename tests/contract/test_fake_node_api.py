@@ -64,6 +64,6 @@ class FakeOutside:
         self.cluster.drop_inventory(node)
 
 
-@pytest.mark.parametrize("sentence", node_api.SENTENCES, ids=node_api.NAMES)
+@pytest.mark.parametrize("sentence", node_api.sentence.bodies, ids=node_api.sentence.names)
 def test_the_simulated_node_keeps_the_contract(sentence: node_api.Sentence) -> None:
     asyncio.run(sentence(FakeOutside()))

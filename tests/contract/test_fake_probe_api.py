@@ -14,6 +14,6 @@ class FakeOutside:
         self.uuids = frozenset(self.api.uuids)
 
 
-@pytest.mark.parametrize("sentence", probe_api.SENTENCES, ids=probe_api.NAMES)
+@pytest.mark.parametrize("sentence", probe_api.sentence.bodies, ids=probe_api.sentence.names)
 def test_the_fake_node_keeps_the_contract(sentence: probe_api.Sentence) -> None:
     asyncio.run(sentence(FakeOutside()))

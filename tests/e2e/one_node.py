@@ -1,9 +1,15 @@
-"""One observed node, and what can happen to it, for tests of faults."""
+"""One observed node, and what can happen to it, for tests of faults. A module of tests takes the fixtures by name."""
+
+from collections.abc import Iterator
+
+import pytest
 
 from tests.e2e.installation import KINDS
-from tests.e2e.observed_site import RESTRICTED, Site
+from tests.e2e.observed_site import RESTRICTED, Site, observed_site
 from tests.realkube import fleet
 from tests.realkube.api import wait_until
+from tests.realkube.real_agent import RealAgent
+from tests.realkube.real_node import RealNode
 
 NODE = "n-best-effort"
 POLICY = NODE.removeprefix("n-")
@@ -16,6 +22,28 @@ def make_whole(site: Site) -> None:
     fleet.remove_all(site.atoll.api)
     whole = "the node to be whole again"
     wait_until(lambda: site.observes(NODE) and not site.held(NODE), whole, 60, lambda: str(site.told(NODE)))
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with observed_site([POLICY]) as whole:
+        yield whole
+
+
+@pytest.fixture(autouse=True)
+def healthy(site: Site) -> Iterator[None]:
+    yield
+    make_whole(site)
+
+
+@pytest.fixture
+def node(site: Site) -> RealNode:
+    return site.nodes[NODE]
+
+
+@pytest.fixture
+def agent(site: Site) -> RealAgent:
+    return site.agents[NODE]
 
 
 def ask(site: Site, name: str, gpus: int = 4) -> None:

@@ -190,7 +190,7 @@ async def outside(site: Site, prober: Path) -> AsyncIterator[RealOutside]:
         yield RealOutside(KubeProbeApi(client, NODE, "default", "nvidia.com/gpu"), site.boxes[NODE].uuids)
 
 
-@pytest.mark.parametrize("sentence", probe_api.SENTENCES, ids=probe_api.NAMES)
+@pytest.mark.parametrize("sentence", probe_api.sentence.bodies, ids=probe_api.sentence.names)
 def test_the_real_adapter_keeps_the_contract(site: Site, prober: Path, sentence: probe_api.Sentence) -> None:
     async def kept() -> None:
         async with outside(site, prober) as real:

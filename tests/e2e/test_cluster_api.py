@@ -160,7 +160,7 @@ async def outside_of(plane: ControlPlane) -> AsyncIterator[RealOutside]:
     await line.cut()
 
 
-@pytest.mark.parametrize("sentence", cluster_api.SENTENCES, ids=cluster_api.NAMES)
+@pytest.mark.parametrize("sentence", cluster_api.sentence.bodies, ids=cluster_api.sentence.names)
 def test_the_real_cluster_keeps_the_contract(plane: ControlPlane, sentence: cluster_api.Sentence) -> None:
     async def told() -> None:
         async with outside_of(plane) as outside:

@@ -70,7 +70,7 @@ class RealOutside:
             wait_until(lambda path=path: not self._admin.items(path), f"{path} to be empty")  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("sentence", node_api.SENTENCES, ids=node_api.NAMES)
+@pytest.mark.parametrize("sentence", node_api.sentence.bodies, ids=node_api.sentence.names)
 def test_the_real_adapter_keeps_the_contract(plane: ControlPlane, account: Path, sentence: node_api.Sentence) -> None:
     async def run() -> None:
         async with KubeClient(access_from(account)) as client:

@@ -4,19 +4,18 @@ afterwards without a hand.
 `docs/node-side.md` has the table of these.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
-from tests.e2e.observed_site import Site, observed_site
+from tests.e2e import one_node
+from tests.e2e.observed_site import Site
 from tests.e2e.one_node import (
     NODE,
-    POLICY,
     ask,
     delete_inventory,
     kill_agent,
     kill_service,
-    make_whole,
     other_island,
     restart_api_server,
     restart_kubelet,
@@ -33,26 +32,8 @@ from tests.realkube.real_node import RealNode
 pytestmark = [pytest.mark.e2e, needs_mounts]
 
 
-@pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    with observed_site([POLICY]) as whole:
-        yield whole
-
-
-@pytest.fixture(autouse=True)
-def healthy(site: Site) -> Iterator[None]:
-    yield
-    make_whole(site)
-
-
-@pytest.fixture
-def node(site: Site) -> RealNode:
-    return site.nodes[NODE]
-
-
-@pytest.fixture
-def agent(site: Site) -> RealAgent:
-    return site.agents[NODE]
+site, healthy, node, agent = one_node.site, one_node.healthy, one_node.node, one_node.agent
+"""Fixtures."""
 
 
 FAULTS: list[Callable[[Site], None]] = [

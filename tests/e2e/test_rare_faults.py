@@ -6,15 +6,15 @@ Nothing is lost, no GPU is given twice, and who waits gets his island afterwards
 
 import sys
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from tests.clock_shift import shift
-from tests.e2e.observed_site import Site, observed_site
-from tests.e2e.one_node import NODE, POLICY, ask, make_whole, other_island, runs, until_held
+from tests.e2e import one_node
+from tests.e2e.observed_site import Site
+from tests.e2e.one_node import NODE, ask, other_island, runs, until_held
 from tests.realkube import fleet
 from tests.realkube.api import wait_until
 from tests.realkube.namespaces import needs_mounts
@@ -30,26 +30,8 @@ HOURS_S = 2 * 3600
 CLOCK_BEHIND_S = -180
 
 
-@pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    with observed_site([POLICY]) as whole:
-        yield whole
-
-
-@pytest.fixture(autouse=True)
-def healthy(site: Site) -> Iterator[None]:
-    yield
-    make_whole(site)
-
-
-@pytest.fixture
-def node(site: Site) -> RealNode:
-    return site.nodes[NODE]
-
-
-@pytest.fixture
-def agent(site: Site) -> RealAgent:
-    return site.agents[NODE]
+site, healthy, node, agent = one_node.site, one_node.healthy, one_node.node, one_node.agent
+"""Fixtures."""
 
 
 def test_a_boot_closes_the_node_until_its_agent_has_looked_and_nothing_of_before_is_held(

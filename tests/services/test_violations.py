@@ -25,6 +25,7 @@ from tests.services.observed_node import Site, pod
 
 STRAY = ("GPU-n1-0", "GPU-n1-4")
 """Two GPUs of two islands."""
+REST = tuple(f"GPU-n1-{n}" for n in range(8) if n not in (0, 4))
 
 
 def config(on_violation: OnViolation) -> ConfigSeen:
@@ -43,6 +44,18 @@ def violated(on_violation: OnViolation, policy: Policy = Policy.RESTRICTED, *, l
     assert STRAY not in grant.candidates
     site.hear(LedgerSeen(LedgerRecord("n1", "9", "uid-1", (grant,))), PodSeen(replace(waiting, node="n1", version="6")))
     site.tell(Given("a-uid", "main", STRAY), pods="7")
+    return site
+
+
+def beside_a_stranger(on_violation: OnViolation) -> Site:
+    """A node on which pod a was granted two GPUs of an island, and a stranger came before it was admitted."""
+    site = Site()
+    site.hear(LeadershipChanged(leading=True), config(on_violation))
+    waiting, stranger = pod("a", 2, node=""), pod("s", 6, version="6")
+    site.hear(PodSeen(waiting))
+    grant = site.grant(waiting)
+    site.hear(LedgerSeen(LedgerRecord("n1", "9", "uid-1", (grant,))), PodSeen(stranger))
+    site.hear(PodSeen(replace(waiting, node="n1", version="7")))
     return site
 
 
@@ -154,16 +167,9 @@ def test_nobody_is_evicted_where_that_is_not_wanted(on_violation: OnViolation, p
 
 def test_what_a_stranger_explains_closes_the_node_while_the_pod_is_there_and_no_longer() -> None:
     """He took all but two GPUs between the decision and the admission, and the parts gave what was left."""
-    site = Site()
-    site.hear(LeadershipChanged(leading=True), config(OnViolation.EVICT))
-    waiting, stranger = pod("a", 2, node=""), pod("s", 6, version="6")
-    site.hear(PodSeen(waiting))
-    grant = site.grant(waiting)
-    site.hear(LedgerSeen(LedgerRecord("n1", "9", "uid-1", (grant,))), PodSeen(stranger))
-    site.hear(PodSeen(replace(waiting, node="n1", version="7")))
-    rest = tuple(f"GPU-n1-{n}" for n in range(8) if n not in (0, 4))
+    site = beside_a_stranger(OnViolation.EVICT)
 
-    site.tell(Given("a-uid", "main", STRAY), Given("s-uid", "main", rest), pods="8")
+    site.tell(Given("a-uid", "main", STRAY), Given("s-uid", "main", REST), pods="8")
 
     assert site.reports == ["violation"]
     assert site.service.mirror.record("n1").grants[0].violated == SEEN
@@ -175,18 +181,11 @@ def test_what_a_stranger_explains_closes_the_node_while_the_pod_is_there_and_no_
 
 
 def test_a_verdict_stands_whoever_leaves_after_it() -> None:
-    site = Site()
-    site.hear(LeadershipChanged(leading=True), config(OnViolation.REPORT))
-    waiting, stranger = pod("a", 2, node=""), pod("s", 6, version="6")
-    site.hear(PodSeen(waiting))
-    grant = site.grant(waiting)
-    site.hear(LedgerSeen(LedgerRecord("n1", "9", "uid-1", (grant,))), PodSeen(stranger))
-    site.hear(PodSeen(replace(waiting, node="n1", version="7")))
-    rest = tuple(f"GPU-n1-{n}" for n in range(8) if n not in (0, 4))
+    site = beside_a_stranger(OnViolation.REPORT)
 
     site.tell(Given("a-uid", "main", STRAY), pods="8")  # nothing is told of the stranger yet
     assert site.service.mirror.record("n1").grants[0].violated == ""
-    site.tell(Given("a-uid", "main", STRAY), Given("s-uid", "main", rest), pods="9")
+    site.tell(Given("a-uid", "main", STRAY), Given("s-uid", "main", REST), pods="9")
     site.hear(PodGone("s-uid", "20"))
     site.tell(Given("a-uid", "main", STRAY), pods="21")
     site.hear(PodGone("a-uid", "22"))
