@@ -296,7 +296,8 @@ def in_force(grant: Grant, hardware: Hardware | None) -> bool:
 
 def view_of(books: Books) -> NodeView:
     """The node as the decision sees it."""
-    hardware, closed, note = _papers(books)
+    violated = books.violated
+    hardware, closed, note = _papers(books, violated)
     enforced = books.config.enforcement is Enforcement.ENFORCE
     asked = sum(grant.count for grant, _ in books.live) + sum(pod_gpus(pod) for pod in books.foreign)
     allocatable = max(0, min(books.node.allocatable, books.node.capacity) - asked)
@@ -312,14 +313,14 @@ def view_of(books: Books) -> NodeView:
     )
     if hardware is not None:
         state = _with_masks(state, books, hardware)
-    quarantined = bool(books.violated) and books.config.on_violation is OnViolation.QUARANTINE
+    quarantined = bool(violated) and books.config.on_violation is OnViolation.QUARANTINE
     if books.unreadable or quarantined:
         state = replace(state, free=0, hidden=0, held=0, count_free=0)
     uuids = hardware.uuids if hardware else ()
-    return NodeView(books.node.name, state, uuids, _holders(books, hardware), books.violated, books.verdicts)
+    return NodeView(books.node.name, state, uuids, _holders(books, hardware), violated, books.verdicts)
 
 
-def _papers(books: Books) -> tuple[Hardware | None, Code | None, str]:
+def _papers(books: Books, violated: tuple[Owner, ...]) -> tuple[Hardware | None, Code | None, str]:
     """The inventory if it is this node's, and the code that closes the node where something is missing or wrong."""
     node, hardware = books.node, books.hardware
     closed, note = None, ""
@@ -332,7 +333,7 @@ def _papers(books: Books) -> tuple[Hardware | None, Code | None, str]:
         hardware, closed = None, Code.STALE_INVENTORY
     elif books.chosen_there and (stale := hardware.stale or _rebooted(books, hardware) or books.stale):
         closed, note = Code.STALE_INVENTORY, stale
-    elif violated := books.violated:
+    elif violated:
         who = f"{violated[0].namespace}/{violated[0].name}"
         closed, note = Code.NODE_CLOSED, f"{who} got other GPUs here than any that were foreseen{_until(books)}"
     elif books.chosen_there and isinstance(hardware.stock, Unpredictable):

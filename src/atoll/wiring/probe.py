@@ -26,7 +26,7 @@ async def probe(
     image: str = PAUSE,
     told: Callable[[Got], None] = lambda _: None,
 ) -> list[Got]:
-    """Make pods of these sizes on the node, and say what each got. Without sizes, only what earlier probes left goes.
+    """Make pods of these sizes on the node, and say what each got.
 
     Args:
         gpus: that the node offers. mark: of the pods' names, another one for each probe. told: called as it goes.

@@ -35,8 +35,12 @@ def node_path(name: str) -> str:
     return f"{NODES}/{_segment(name)}"
 
 
+def pods_path(namespace: str) -> str:
+    return f"/api/v1/namespaces/{_segment(namespace)}/pods"
+
+
 def pod_path(namespace: str, name: str) -> str:
-    return f"/api/v1/namespaces/{_segment(namespace)}/pods/{_segment(name)}"
+    return f"{pods_path(namespace)}/{_segment(name)}"
 
 
 def ledger_path(node: str) -> str:

@@ -68,7 +68,7 @@ class KubeProbeApi:
 
     async def list(self) -> Listed:
         selected = f"labelSelector={quote(LABEL)}&fieldSelector={quote(f'spec.nodeName={self._node}')}"
-        answer = await self._client.read(f"{self._folder}?{selected}&limit={PODS_MAX}")
+        answer = await self._client.read(f"{names.pods_path(self._namespace)}?{selected}&limit={PODS_MAX}")
         if not answer.ok:
             raise AtollError(f"pods in namespace {self._namespace} cannot be listed: {answer.why}")
         try:
@@ -82,7 +82,9 @@ class KubeProbeApi:
         return Listed(tuple(pod for _, pod in pods))
 
     async def make(self, effect: Make) -> NotMade | None:
-        answer = await self._client.write("POST", self._folder, msgspec.json.encode(self._manifest(effect)))
+        answer = await self._client.write(
+            "POST", names.pods_path(self._namespace), msgspec.json.encode(self._manifest(effect))
+        )
         if answer.ok:
             return None
         remedy = f" (`atoll manifests audit-rbac --probe {self._namespace}` prints the rights)"
@@ -95,10 +97,6 @@ class KubeProbeApi:
         answer = await self._client.write("DELETE", path, b'{"gracePeriodSeconds":1}')
         if not answer.ok and answer.status != _NOT_FOUND:
             raise AtollError(f"pod {self._namespace}/{effect.name} cannot be deleted: {answer.why}")
-
-    @property
-    def _folder(self) -> str:
-        return f"/api/v1/namespaces/{quote(self._namespace, safe='')}/pods"
 
     def _probe_pod(self, pod: _Pod) -> ProbePod:
         status = pod.status

@@ -3,11 +3,14 @@
 Keys are the field names of `core.audit.report` in camelCase; null is unknown.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
 from typing import Any
+
+import msgspec
 
 from atoll.core.audit.report import Report
 
@@ -52,3 +55,9 @@ def _writer(kind: type[Any]) -> Callable[[Any], Any]:
 def _camel(name: str) -> str:
     head, *rest = name.split("_")
     return head + "".join(word.capitalize() for word in rest)
+
+
+def json_text(document: dict[str, Any]) -> str:
+    """Indented, in ASCII: what a file or a cluster calls things may hold characters that a terminal obeys."""
+    text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+    return text if text.isascii() else json.dumps(document, indent=2)

@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any
 
-import msgspec
 import typer
 import yaml
 
+from atoll.cli.audit.document import API_VERSION, json_text
 from atoll.cli.audit.seen import picture_beside
 from atoll.cli.audit.terminal import columns
 from atoll.cli.collector import collector_paused
@@ -148,7 +148,7 @@ class _Progress:
 
 def _print(site: ProbeSite, pods: Sequence[Probed], output: Output) -> None:
     if output is Output.JSON:
-        typer.echo(msgspec.json.format(msgspec.json.encode(_document(site, pods)), indent=2).decode())
+        typer.echo(json_text(_document(site, pods)))
     elif output is Output.YAML:
         typer.echo(yaml.safe_dump(_document(site, pods), sort_keys=False), nl=False)
     else:
@@ -198,7 +198,7 @@ def _verdict(site: ProbeSite, pods: Sequence[Probed]) -> list[str]:
 
 def _document(site: ProbeSite, pods: Sequence[Probed]) -> dict[str, Any]:
     return {
-        "apiVersion": "atoll.dev/v1alpha1",
+        "apiVersion": API_VERSION,
         "kind": "ProbeReport",
         "taken": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "node": site.name,

@@ -40,7 +40,7 @@ def picture_of(
         raise typer.BadParameter(
             "found neither files nor --kubeconfig; give a folder of a support bundle, files of a node, or a kubeconfig"
         )
-    taken = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    taken = _now()
     named = [_metrics_of(name) for name in metrics]
     samples = [sample for found, _ in named for sample in found]
     refused = [blind_of(error) for _, errors in named for error in errors]
@@ -48,13 +48,11 @@ def picture_of(
     if snapshot is not None:
         with _progress(f"reading {snapshot}"):
             return _with(load(snapshot), samples, refused)
-    with _progress(f"reading {', '.join(names[:3])}" if names else "reading"):
-        bundle = bundle_from(names, None, forgiving=True, all_kinds=True)[0] if names else Bundle("")
+    bundle = _bundle(names)
     samples = [*bundle.metrics, *samples]
     if kubeconfig is None:
         return _with(_from_files(bundle, resources, taken), samples, refused)
-    with _progress("asking the cluster"):
-        return _with(_from_cluster(kubeconfig, bundle, resources, taken), samples, refused)
+    return _with(_from_cluster(kubeconfig, bundle, resources, taken), samples, refused)
 
 
 def picture_beside(kubeconfig: Path | None, names: Sequence[str], resources: tuple[str, ...]) -> Picture:
@@ -65,10 +63,16 @@ def picture_beside(kubeconfig: Path | None, names: Sequence[str], resources: tup
     Raises:
         AtollError: a file that was named, or the cluster, cannot be read at all.
     """
-    taken = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    bundle = bundle_from(names, None, forgiving=True, all_kinds=True)[0] if names else Bundle("")
-    with _progress("asking the cluster"):
-        return _from_cluster(kubeconfig, bundle, resources, taken)
+    return _from_cluster(kubeconfig, _bundle(names), resources, _now())
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _bundle(names: Sequence[str]) -> Bundle:
+    with _progress(f"reading {', '.join(names[:3])}" if names else "reading"):
+        return bundle_from(names, None, forgiving=True, all_kinds=True)[0] if names else Bundle("")
 
 
 def _with(picture: Picture, samples: Sequence[Metric], refused: Sequence[Blind]) -> Picture:
@@ -94,7 +98,8 @@ def _from_cluster(kubeconfig: Path | None, bundle: Bundle, resources: tuple[str,
     from atoll.adapters.kube.credentials import access_from  # noqa: PLC0415
     from atoll.adapters.kube.survey.live import look  # noqa: PLC0415
 
-    seen = look(access_from(kubeconfig), taken, resources, dict(bundle.groups))
+    with _progress("asking the cluster"):
+        seen = look(access_from(kubeconfig), taken, resources, dict(bundle.groups))
     return replace(seen, blind=(*seen.blind, *bundle.blind))
 
 

@@ -1,15 +1,13 @@
 """`atoll audit`: does this cluster break GPU islands, and what does its hardware really look like? It only reads."""
 
-import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
 import typer
 import yaml
 
 from atoll.adapters.defects import known_defects
-from atoll.cli.audit.document import document_of
+from atoll.cli.audit.document import document_of, json_text
 from atoll.cli.audit.seen import SEEN_HELP, picture_of
 from atoll.cli.audit.terminal import print_report
 from atoll.cli.collector import collector_paused
@@ -72,12 +70,6 @@ def _print(report: Report, output: Output) -> None:
     if output in {Output.TABLE, Output.WIDE}:
         print_report(report, console, wide=output == Output.WIDE)
     elif output == Output.JSON:
-        typer.echo(_json(document_of(report)))
+        typer.echo(json_text(document_of(report)))
     else:
         typer.echo(yaml.safe_dump(document_of(report), sort_keys=False), nl=False)
-
-
-def _json(document: dict[str, Any]) -> str:
-    """Indented, in ASCII: what a file or a cluster calls things may hold characters that a terminal obeys."""
-    text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
-    return text if text.isascii() else json.dumps(document, indent=2)
