@@ -152,6 +152,7 @@ def test_a_damaged_dump_is_refused_at_its_place(text: str | bytes, line: int, co
     assert len(str(error)) < 1000
 
 
+@pytest.mark.limits
 def test_no_cut_of_a_dump_changes_a_link() -> None:
     machine = load("dgx-1", "n1")
     text = render_matrix(machine)

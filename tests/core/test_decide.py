@@ -162,6 +162,7 @@ def test_a_sidecar_keeps_what_it_reused():
     assert refused(cluster(node("n1")), request).code is Code.NO_DOMAIN_LARGE_ENOUGH
 
 
+@pytest.mark.limits
 def test_a_search_that_is_too_long_refuses_for_now_and_never_for_good():
     # 40 GPUs of which no two are alike, 20 containers of two linked GPUs, and one GPU that has no link.
     pairs = [(gpu, gpu + 1) for gpu in range(0, 38, 2)] + [(37, 38)]

@@ -48,6 +48,7 @@ def test_a_seed_replays_exactly():
     assert run_seed(7)[0] == run_seed(7)[0]
 
 
+@pytest.mark.limits
 def test_the_digest_does_not_depend_on_how_strings_hash():
     digests = set()
     for hash_seed in ("1", "2"):

@@ -72,6 +72,7 @@ def test_so_does_one_that_is_not_there_any_more(child: Child) -> None:
     assert child.after(devices=child.machine["devices"][:7]) == {"why": "GPU 7 is another than before"}
 
 
+@pytest.mark.limits
 def test_a_driver_that_hangs_is_reported_and_so_is_that_it_answers_again(tmp_path: Path) -> None:
     path = tmp_path / "machine.json"
     write(path, {**machine(), "hang": ["nvmlEventSetWait"]})
