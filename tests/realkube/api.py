@@ -1,7 +1,9 @@
 """A small blocking client of the Kubernetes API for tests, so that no test checks Atoll with Atoll's own client.
 
 Objects are plain JSON dictionaries. Connections are kept and shared between threads; `each` runs many calls
-at once, `wait_for` polls for a state (never for a notification), `watch` streams events.
+at once, `wait_for` polls for a state (never for a notification), `watch` streams events. A request that the server
+puts off (429 with Retry-After) is sent again, as every Kubernetes client does: a kind's storage puts requests off for
+a moment when its definition has changed and when the server has just started.
 """
 
 import base64
@@ -22,6 +24,7 @@ import yaml
 Json = dict[str, Any]
 T = TypeVar("T")
 R = TypeVar("R")
+TRIES = 10
 PATCH_TYPES = {
     "merge": "application/merge-patch+json",
     "json": "application/json-patch+json",
@@ -182,6 +185,19 @@ class Api:
 
     def _exchange(self, method: str, path: str, body: bytes | None, content_type: str) -> bytes:
         headers = {**self._headers, "Content-Type": content_type} if body is not None else self._headers
+        for tries_left in reversed(range(TRIES)):
+            response, answer = self._once(method, path, body, headers)
+            put_off_s = response.headers.get("Retry-After", "")
+            if response.status != http.HTTPStatus.TOO_MANY_REQUESTS or not put_off_s.isdigit() or not tries_left:
+                break
+            time.sleep(int(put_off_s))
+        if response.status >= http.HTTPStatus.BAD_REQUEST:
+            raise ApiError(method, path, response.status, answer)
+        return answer
+
+    def _once(
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str]
+    ) -> tuple[http.client.HTTPResponse, bytes]:
         while True:
             kept, connection = self._take()
             try:
@@ -195,9 +211,7 @@ class Api:
                     continue
                 raise
             self._idle.append(connection)
-            if response.status >= http.HTTPStatus.BAD_REQUEST:
-                raise ApiError(method, path, response.status, answer)
-            return answer
+            return response, answer
 
 
 def wait_until(

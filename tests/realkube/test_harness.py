@@ -110,13 +110,18 @@ def test_objects_outlive_a_killed_api_server(cluster: ControlPlane) -> None:
     assert {node["metadata"]["uid"] for node in cluster.api.items(fleet.NODES)} == before
 
 
-def test_manifests_are_applied_twice_without_harm_and_their_kinds_are_served(cluster: ControlPlane) -> None:
+def test_manifests_are_applied_twice_without_harm_and_their_kinds_are_served_also_after_a_restart(
+    cluster: ControlPlane,
+) -> None:
     for _ in range(2):
         cluster.apply(WIDGETS)
 
     widget = {"apiVersion": "test.atoll.dev/v1", "kind": "Widget", "metadata": {"name": "w"}}
     cluster.api.create("/apis/test.atoll.dev/v1/widgets", widget)
     assert cluster.api.find("/apis/test.atoll.dev/v1/widgets/w") is not None
+    # A server that has just started makes a kind's storage on the first request, which it puts off.
+    cluster.restart_apiserver()
+    assert len(cluster.api.items("/apis/test.atoll.dev/v1/widgets")) == 1
 
 
 def test_nothing_is_left_when_a_control_plane_ends() -> None:
