@@ -79,17 +79,7 @@ def kill_service(site: Site) -> None:
 
 
 def restart_kubelet(site: Site) -> None:
-    """A kubelet that starts removes every socket of its folder, and makes its own anew; a device plugin registers when
-    it sees that."""
-    node = site.nodes[NODE]
-    piece = node.plane.pieces[f"kubelet-{NODE}"]
-    socket = node.folder / "plugins" / "kubelet.sock"
-    piece.kill()
-    node.plugin.stop()
-    socket.unlink()
-    piece.start()
-    piece.wait_until(socket.is_socket)
-    node.plugin.start()
+    site.nodes[NODE].restart_kubelet()
 
 
 def restart_plugin(site: Site) -> None:

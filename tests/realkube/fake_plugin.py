@@ -4,7 +4,7 @@ It prefers what NVIDIA's own allocator prefers, asked in the order in which the 
 """
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,9 @@ plugin_pb, services = interface("deviceplugin")
 
 RESOURCE = "nvidia.com/gpu"
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
+
+Prefer = Callable[[Sequence[str], Sequence[str], int], Sequence[str] | None]
+"""(available, must include, size) -> what is preferred; None fails the call."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +39,10 @@ class FakePlugin:
     Attributes:
         folder: the kubelet's folder of device plugins, as seen from here.
         pcie, nvlinks: (G, G) what its allocator sees.
-        sick: UUIDs that it calls unhealthy.
+        sick: UUIDs that it calls unhealthy. missing: those that it does not list.
+        prefer: what it prefers instead of its allocator.
         questions: every GetPreferredAllocation, as (available, must include, size).
+        allocated: the UUIDs of every Allocate. refuses: whether it refuses each.
     """
 
     folder: Path
@@ -47,6 +52,10 @@ class FakePlugin:
     allocator: GpuAllocator
     endpoint: str = "nvidia-gpu.sock"
     sick: set[str] = field(default_factory=set)
+    missing: set[str] = field(default_factory=set)
+    prefer: Prefer | None = None
+    allocated: list[frozenset[str]] = field(default_factory=list)
+    refuses: bool = False
     questions: list[tuple[tuple[str, ...], tuple[str, ...], int]] = field(default_factory=list)
     changed: threading.Condition = field(default_factory=threading.Condition)
     version: int = 0
@@ -95,12 +104,15 @@ class FakePlugin:
                     else plugin_pb.TopologyInfo(nodes=[plugin_pb.NUMANode(ID=gpu.numa)]),
                 )
                 for gpu in self.gpus
+                if gpu.uuid not in self.missing
             ]
         )
 
-    def preferred(self, available: Sequence[str], required: Sequence[str], size: int) -> list[str] | None:
+    def preferred(self, available: Sequence[str], required: Sequence[str], size: int) -> Sequence[str] | None:
         """None where the real plugin would crash."""
         self.questions.append((tuple(available), tuple(required), size))
+        if self.prefer is not None:
+            return self.prefer(available, required, size)
         at = {gpu.uuid: n for n, gpu in enumerate(self.gpus)}
         found = self.allocator.preferred(
             self.pcie, self.nvlinks, [at[each] for each in available], [at[each] for each in required], size
@@ -136,6 +148,9 @@ class _Plugin(services.DevicePluginServicer):  # type: ignore[misc, name-defined
         return plugin_pb.PreferredAllocationResponse(container_responses=answers)
 
     def Allocate(self, request: Any, context: Any) -> Any:
+        self._plugin.allocated += [frozenset(asked.devices_ids) for asked in request.container_requests]
+        if self._plugin.refuses:
+            return context.abort(grpc.StatusCode.UNKNOWN, "the plugin refuses")
         return plugin_pb.AllocateResponse(
             container_responses=[
                 plugin_pb.ContainerAllocateResponse(envs={VISIBLE: ",".join(asked.devices_ids)})

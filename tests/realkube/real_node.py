@@ -87,6 +87,17 @@ class RealNode:
         self.plane.pieces[f"kubelet-{self.name}"].kill()
         self.cri.stop()
 
+    def restart_kubelet(self) -> None:
+        """A kubelet that starts removes every socket of its folder, and makes its own anew; a device plugin registers
+        when it sees that."""
+        piece, socket = self.plane.pieces[f"kubelet-{self.name}"], self.folder / "plugins" / "kubelet.sock"
+        piece.kill()
+        self.plugin.stop()
+        socket.unlink()
+        piece.start()
+        piece.wait_until(socket.is_socket)
+        self.plugin.start()
+
     def crash(self) -> None:
         """The machine goes down: nothing of it runs any more. The next start is another boot."""
         self.plugin.stop()
