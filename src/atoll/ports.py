@@ -12,6 +12,8 @@ from atoll.core.agent import events as agent_events
 from atoll.core.effects import ApiEffect
 from atoll.core.events import Outcome, WatchEvent
 from atoll.core.probe import Listed, Make, NotMade, Remove
+from atoll.core.shim import effects as shim_effects
+from atoll.core.shim import events as shim_events
 
 
 class ClusterApi(Protocol):
@@ -49,6 +51,47 @@ class NodeMachine(Protocol):
 
     def watch(self) -> AsyncIterator[agent_events.GpuSick]:
         """What the driver reports of GPUs while it runs."""
+        ...
+
+
+class ShimApi(Protocol):
+    """The Kubernetes API as one node's shim uses it."""
+
+    async def perform(self, effect: shim_effects.ApiEffect) -> shim_events.Outcome:
+        """Read or say one thing. Never raises for what the API or the network does."""
+        ...
+
+    def watch(self) -> AsyncIterator[shim_events.ApiEvent]:
+        """The shim's Node, every `GPUNodeConfig`, the node's ledger and the pods on it that ask for GPUs, then each
+        change."""
+        ...
+
+
+class DevicePlugins(Protocol):
+    """The device plugins behind a shim."""
+
+    def watch(self) -> AsyncIterator[shim_events.PluginEvent | shim_effects.Note]:
+        """What becomes of them."""
+        ...
+
+
+class KubeletSide(Protocol):
+    """The kubelet before a shim."""
+
+    def watch(self) -> AsyncIterator[shim_events.KubeletUp]:
+        """Each kubelet that starts, the present one included."""
+        ...
+
+    def show(self, effect: shim_effects.Show) -> None:
+        """How a resource is seen from now on."""
+        ...
+
+    def listed(self, resource: str) -> None:
+        """Its plugin has told of other devices."""
+        ...
+
+    async def register(self, effect: shim_effects.Register) -> shim_events.Registered:
+        """Make a resource known. Never raises for what the kubelet does."""
         ...
 
 

@@ -60,6 +60,7 @@ class FakePlugin:
     changed: threading.Condition = field(default_factory=threading.Condition)
     version: int = 0
     stopping: bool = False
+    followed: threading.Event = field(default_factory=threading.Event)
 
     def start(self) -> None:
         """Serve, then register: the kubelet calls back before it answers."""
@@ -81,6 +82,20 @@ class FakePlugin:
                 wait_for_ready=True,
                 timeout=20,
             )
+
+    def follow(self) -> None:
+        """Start anew whenever somebody makes a kubelet's socket in the folder, as NVIDIA's does."""
+
+        def look() -> None:
+            known = _made(self.folder / "kubelet.sock")
+            while not self.followed.wait(0.1):
+                made = _made(self.folder / "kubelet.sock")
+                if made is not None and made != known:
+                    self.stop()
+                    self.start()
+                known = made
+
+        threading.Thread(target=look, daemon=True).start()
 
     def stop(self) -> None:
         self.stopping = True
@@ -119,6 +134,14 @@ class FakePlugin:
         )
         named = [self.gpus[n].uuid for n in found if n is not None]
         return named if len(named) == len(found) else None
+
+
+def _made(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_ctime_ns
 
 
 class _Plugin(services.DevicePluginServicer):  # type: ignore[misc, name-defined]

@@ -37,6 +37,7 @@ class RealNode:
     Attributes:
         gpus, pcie, nvlinks: the machine, as the plugin and its allocator see it.
         policy, scope: of the Topology Manager. numa: NUMA nodes; the machine must have as many CPUs.
+        plugin_folder: where the plugin looks for a kubelet, where that is not the kubelet's own.
     """
 
     plane: ControlPlane
@@ -48,6 +49,7 @@ class RealNode:
     policy: str = "none"
     scope: str = "container"
     numa: int = 2
+    plugin_folder: Path | None = None
     cri: FakeCri = field(init=False)
     plugin: FakePlugin = field(init=False)
 
@@ -61,9 +63,15 @@ class RealNode:
         numa_sysfs.write(self.folder / "numa", self.numa, os.cpu_count() or 1)
         self.cri = FakeCri(self.folder / "cri.sock")
         self.cri.start()
-        self.plugin = FakePlugin(self.folder / "plugins", self.gpus, self.pcie, self.nvlinks, self.allocator)
+        folder = self.plugin_folder or self.folder / "plugins"
+        self.plugin = FakePlugin(folder, self.gpus, self.pcie, self.nvlinks, self.allocator)
         self.start_kubelet()
-        self.plugin.start()
+        if self.plugin_folder is None:
+            self.plugin.start()
+            self.until_offered()
+
+    def until_offered(self) -> None:
+        """Wait until the API has all GPUs of the node."""
         self.plane.api.wait_for(f"/api/v1/nodes/{self.name}", lambda node: _offers(node, len(self.gpus)))
 
     def start_kubelet(self) -> None:

@@ -17,6 +17,7 @@ from atoll.cli.audit.verb import audit
 from atoll.cli.demo.verb import demo
 from atoll.cli.options import FAILED, UNUSABLE
 from atoll.cli.serve import serve
+from atoll.cli.shim import shim
 from atoll.cli.topology.publish import topology_publish
 from atoll.cli.topology.render import topology_render
 from atoll.cli.topology.show import topology_show
@@ -48,6 +49,7 @@ app.command()(audit)
 app.command("audit probe")(audit_probe)
 app.command()(serve)
 app.command()(agent)
+app.command()(shim)
 topology.command("show")(topology_show)
 topology.command("publish")(topology_publish)
 topology.command("render")(topology_render)

@@ -9,6 +9,7 @@ import typer
 from atoll.adapters.kube import admission as policies
 from atoll.adapters.kube import manifests as made
 from atoll.adapters.kube import manifests_agent as node_side
+from atoll.adapters.kube import manifests_shim as command_mode
 from atoll.cli.options import IMAGE, GpuResource, namespace_name, object_name, resources_of
 from atoll.core.errors import quoted
 
@@ -130,6 +131,19 @@ def agent(
         self_signed=self_signed_kubelets,
     )
     typer.echo(made.yaml_of(objects), nl=False)
+
+
+@app.command()
+def shim_rbac(
+    namespace: Annotated[
+        str, typer.Option(metavar="NAME", callback=object_name, help="Of service account and Leases.")
+    ] = made.NAMESPACE,
+    service_account: Annotated[
+        str, typer.Option(metavar="NAME", callback=object_name, help="As which `atoll shim` runs.")
+    ] = command_mode.SHIM_ACCOUNT,
+) -> None:
+    """Print the service account of `atoll shim` and exactly the roles it needs."""
+    typer.echo(made.yaml_of(command_mode.shim_rbac(namespace, service_account)), nl=False)
 
 
 @app.command()

@@ -85,6 +85,7 @@ class Grant:
         containers: what each container gets; empty UUIDs when `uuids_known` is false (granted by count only).
         candidates: in observe mode, every set that the node may pick; empty elsewhere, and where it is by count.
         pod_version: resourceVersion that the Binding must carry.
+        partition: asked for by name.
         violated: that the owner got none of the candidates: in which life of the node, or `SEEN` where that says
             nothing of the node; "" = nobody has seen such a thing.
     """
@@ -106,6 +107,7 @@ class Grant:
     pod_version: str = ""
     occupant: Occupant = NOBODY_SPECIAL
     violated: str = ""
+    partition: str | None = None
 
     @property
     def uuids(self) -> frozenset[str]:

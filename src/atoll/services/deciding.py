@@ -145,4 +145,5 @@ def _grant(pod: PodFacts, placement: Placement, mode: NodeMode) -> Grant:
         candidates=placement.candidates,
         pod_version=pod.version,
         occupant=pod.occupant,
+        partition=request.partition,
     )

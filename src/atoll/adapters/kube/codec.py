@@ -64,7 +64,7 @@ def pod_facts(pod: wire.Pod, resources: tuple[str, ...]) -> PodFacts:
         namespace=intern(metadata.namespace),
         name=metadata.name,
         version=metadata.resource_version,
-        ask=PodAsk(_containers(spec, resources), annotations, _asks_for_others(spec, resources)),
+        ask=PodAsk(containers_of(spec, resources), annotations, _asks_for_others(spec, resources)),
         node=intern(spec.node_name),
         ended=status.phase in _ENDED,
         deleting=metadata.deletion_timestamp is not None,
@@ -130,7 +130,7 @@ def _gpus(asked: wire.Resources, resources: tuple[str, ...]) -> int:
     return sum(quantity(limits.get(name, requests.get(name, 0))) for name in resources)
 
 
-def _containers(spec: wire.PodSpec, resources: tuple[str, ...]) -> tuple[ContainerAsk, ...]:
+def containers_of(spec: wire.PodSpec, resources: tuple[str, ...]) -> tuple[ContainerAsk, ...]:
     """Those that ask for GPUs, in the order in which the kubelet starts them."""
     asks = [
         ContainerAsk(intern(container.name), _gpus(container.resources, resources), kind)

@@ -27,6 +27,11 @@ INVENTORY_VERSION = "atoll.dev/inventory-version"
 LEASE = "atoll"
 AGENT_LEASE_PREFIX = "atoll-agent."
 AGENT_LABELS = {"app.kubernetes.io/name": "atoll", "app.kubernetes.io/component": "agent"}
+SHIM_LEASE_PREFIX = "atoll-shim."
+SHIM_LABELS = {"app.kubernetes.io/name": "atoll", "app.kubernetes.io/component": "shim"}
+COMMANDS = "atoll.dev/commands"
+"""Of a shim's Lease: strip or keep, where it answers the kubelet in the device plugin's place."""
+
 DATA_VERSION = 1
 """Of the recorded JSON: the ledger's spec and the allocation annotation."""
 
@@ -58,6 +63,11 @@ def leases_path(namespace: str) -> str:
 def agent_lease(node: str) -> str:
     """Name of the Lease by which a node's agent says that it lives."""
     return f"{AGENT_LEASE_PREFIX}{node}"
+
+
+def shim_lease(node: str) -> str:
+    """Name of the Lease by which a node's shim says that it lives, and what it does."""
+    return f"{SHIM_LEASE_PREFIX}{node}"
 
 
 def _segment(name: str) -> str:

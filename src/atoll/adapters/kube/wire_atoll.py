@@ -82,6 +82,7 @@ class Grant(Struct, frozen=True):
     pod_version: Word = ""
     occupant: Occupant = Occupant()
     violated: Text = ""
+    partition: Text | None = None
 
 
 class GrantEntry(Struct, frozen=True):

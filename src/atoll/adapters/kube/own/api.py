@@ -6,7 +6,6 @@ life of it overtook is written again when the watch shows it.
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -19,6 +18,7 @@ from atoll.adapters.kube.credentials import AccessError
 from atoll.adapters.kube.delivered import Reader
 from atoll.adapters.kube.own import wire as own
 from atoll.adapters.kube.own.codec import own_node, resident
+from atoll.adapters.kube.own.say import say
 from atoll.adapters.kube.publish import remedy
 from atoll.adapters.kube.watch import watch
 from atoll.core.agent.effects import ApiEffect, Publish, RenewLease
@@ -38,9 +38,6 @@ from atoll.core.agent.events import (
 )
 from atoll.core.facts import Inventory
 from atoll.core.ledger import NodeMode
-
-LEASE_S = 60
-"""How long the agent's word is good after its last renewal."""
 
 _NO_ANSWER = (Unanswered, AccessError)
 _encode = msgspec.json.Encoder().encode
@@ -98,17 +95,8 @@ class KubeNodeApi:
     async def _renew(self, effect: RenewLease) -> Renewed:
         node = effect.node
         told = {names.PODS_VERSION: effect.pods_version, names.INVENTORY_VERSION: effect.inventory_version}
-        path = f"{names.leases_path(self._namespace)}/{quote(names.agent_lease(node.name))}"
-        spec = wire.LeaseSpec(self._me, LEASE_S, renew_time=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
-        patch = {"metadata": {"annotations": told}, "spec": spec}
-        answer = await self._client.write("PATCH", path, _encode(patch), MERGE_PATCH)
-        if answer.status == 404:
-            lease = wire.Lease(wire.LeaseMeta(names.agent_lease(node.name), self._namespace, None, told), spec)
-            body = msgspec.to_builtins(lease)
-            owner = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
-            body["metadata"] |= {"labels": names.AGENT_LABELS, "ownerReferences": [owner]}
-            answer = await self._client.write("POST", names.leases_path(self._namespace), _encode(body), JSON)
-        return Renewed("" if answer.ok else answer.why)
+        lease = (self._namespace, names.agent_lease(node.name))
+        return Renewed(await say(self._client, lease, self._me, (node.name, node.uid), names.AGENT_LABELS, told))
 
     def _readers(self) -> tuple[Reader[Any, WatchedEvent], ...]:
         here = f"?fieldSelector={quote(f'metadata.name={self._node}')}"

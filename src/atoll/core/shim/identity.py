@@ -1,0 +1,168 @@
+"""Whose container is meant, when the kubelet asks which devices a container should get and names no pod.
+
+The kubelet admits pods one after the other, and what a container has got is not available any more. So a container may
+be meant when its pod is on the node and not admitted, its share has the asked size, and all of its share is available.
+Where several may be meant it does not matter which, as long as each may have what any of them is given: the scheduler's
+side lets no two pods in at once of which that is not true. Where it is not true all the same, nobody gets anything.
+
+A pod that no grant explains gets what is in nobody's way.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from atoll.core.ledger import Grant
+from atoll.core.shim.packing import packed
+from atoll.core.shim.values import Guest, Known, Question
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Attributes: ids: of the asked size. owner: UID of the pod whose `share` is in it, "" for a stranger's."""
+
+    ids: frozenset[str]
+    owner: str = ""
+    share: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Unsure:
+    """What is known does not settle it; what the API says now may."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Nothing may be given."""
+
+    why: str
+
+
+Answer = Chosen | Unsure | Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one container of a granted pod is to get afresh."""
+
+    guest: Guest
+    grant: Grant
+    ids: frozenset[str]
+
+
+def answer(known: Known, question: Question) -> Answer:
+    """What to give.
+
+    Unless `known` is fresh, whatever it does not explain is `Unsure`: the pod that is meant may be one that nobody has
+    told of yet.
+    """
+    if question.fresh < 0 or not question.must <= question.available or len(question.available) < question.size:
+        return Refused(f"the kubelet asks for {question.size} of {len(question.available)} devices")
+    if question.fresh == 0:
+        return Chosen(question.must)
+    if known.unreadable:
+        return Refused(f"the node's ledger cannot be read: {known.unreadable}")
+    shares = [share for share in _shares(known) if len(share.ids) == question.fresh]
+    waiting = [share for share in shares if not share.guest.admitted]
+    meant = [share for share in waiting if share.ids <= question.available - question.must]
+    if not known.fresh and any(share.guest.noted != share.grant.uuids for share in meant):
+        return Unsure("a pod says of itself that it was granted other GPUs than the ledger says")
+    if meant:
+        return _one_of(meant, waiting, question, known)
+    if not known.fresh:
+        return Unsure("no pod is known that waits for so many")
+    if waiting:
+        share = waiting[0]
+        busy = ", ".join(sorted(share.ids - question.available))
+        return Refused(f"{_named(share.guest)} was granted {busy}, which the kubelet has given to another pod")
+    # A kubelet that has lost its checkpoint asks again for pods that run, the oldest first.
+    again = next((share for share in shares if share.ids <= question.available - question.must), None)
+    return _given(again, question) if again else _stranger(known, question)
+
+
+def judge(known: Known, ids: frozenset[str], last: Chosen | None) -> Answer:
+    """Whether a container may be given what the kubelet has settled on. Args: last: what was answered last."""
+    if last is not None and last.ids == ids:
+        return last
+    if known.unreadable:
+        return Refused(f"the node's ledger cannot be read: {known.unreadable}")
+    shares = list(_shares(known))
+    for share in shares:
+        if share.ids == ids:
+            return Chosen(ids, share.guest.uid, share.ids)
+    if any(ids <= _served_of(known, guest.uid) for guest in known.guests if not guest.over):
+        return Chosen(ids)  # an earlier container of the pod has left them
+    if not known.fresh:
+        return Unsure("nobody is known to whom they were granted")
+    waiting = next((share for share in shares if not share.guest.admitted and len(share.ids) == len(ids)), None)
+    if waiting is not None:
+        return Refused(f"{_named(waiting.guest)} may be meant, and was granted others")
+    if theirs := ids & (_granted(known) | known.spared):
+        return Refused(f"{', '.join(sorted(theirs))} is granted to another pod, or kept back")
+    return Chosen(ids)
+
+
+def _shares(known: Known) -> Iterator[Share]:
+    """Shares that nobody was seen to get, of the oldest pods first, and of a pod in the order of its containers."""
+    grants = {grant.owner.uid: grant for grant in known.grants}
+    for guest in sorted(known.guests, key=lambda guest: (guest.created, guest.namespace, guest.name, guest.uid)):
+        grant = grants.get(guest.uid)
+        if grant is None or guest.over:
+            continue
+        for container in grant.containers:
+            ids = frozenset(part.uuid for part in container.parts)
+            if ids and (guest.uid, ids) not in known.served:
+                yield Share(guest, grant, ids)
+
+
+def _one_of(meant: list[Share], waiting: list[Share], question: Question, known: Known) -> Answer:
+    first = meant[0]
+    others = [share for share in waiting if share.guest.uid != first.guest.uid]
+    earlier = next(share for share in waiting if share.guest.uid == first.guest.uid)
+    if earlier is first and all(alike(first.grant, share.grant) for share in others):
+        return _given(first, question)
+    rival = _named(others[0].guest) if others else "another container of it"
+    why = f"{_named(first.guest)} and {rival} wait for {question.fresh} GPUs each, and not for the same"
+    return Refused(why) if known.fresh else Unsure(why)
+
+
+def _given(share: Share, question: Question) -> Chosen:
+    return Chosen(question.must | share.ids, share.guest.uid, share.ids)
+
+
+def alike(one: Grant, other: Grant) -> bool:
+    """Whether each of two pods may have what was granted to the other.
+
+    Of a pod with several containers the GPUs must be right together, so it cannot change places container by container.
+    """
+    return _rule(one) == _rule(other) and _single(one) and _single(other)
+
+
+def _rule(grant: Grant) -> tuple[object, ...]:
+    return grant.count, grant.policy, grant.scopes_asked, grant.partition, grant.enforced
+
+
+def _single(grant: Grant) -> bool:
+    return sum(1 for container in grant.containers if container.parts) == 1
+
+
+def _stranger(known: Known, question: Question) -> Answer:
+    """Devices for a pod that Atoll did not place: none that is somebody's."""
+    free = question.available - question.must - _granted(known) - known.spared
+    if len(free) < question.fresh:
+        kept = len(question.available - question.must) - len(free)
+        return Refused(f"{len(free)} devices are free for a pod without a grant, and {kept} are granted or kept back")
+    return Chosen(question.must | packed(free, question.fresh, known.numa))
+
+
+def _granted(known: Known) -> frozenset[str]:
+    return frozenset(uuid for grant in known.grants for uuid in grant.uuids)
+
+
+def _served_of(known: Known, uid: str) -> frozenset[str]:
+    return frozenset(uuid for owner, ids in known.served if owner == uid for uuid in ids)
+
+
+def _named(guest: Guest) -> str:
+    return f"{guest.namespace}/{guest.name}"

@@ -1,0 +1,80 @@
+"""Puts `atoll shim` together: the node's service, its corner of the Kubernetes API, its plugins and its kubelet."""
+
+import asyncio
+import signal
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from atoll.adapters.device_plugin.sockets import private_folder
+from atoll.adapters.device_plugin.upstream import Upstreams
+from atoll.adapters.kube.client import KubeClient
+from atoll.adapters.kube.credentials import access_from
+from atoll.adapters.kube.own.shim_api import KubeShimApi
+from atoll.core.shim.effects import Note
+from atoll.servers.device_plugin import KubeletFace, PluginFace
+from atoll.services.shim import Shim
+from atoll.services.shim_shell import ShimShell
+
+CONNECTIONS = 8
+
+_log = structlog.get_logger("atoll.shim")
+
+
+@dataclass(frozen=True, slots=True)
+class ShimSettings:
+    """What `atoll shim` was told.
+
+    Attributes:
+        kubeconfig: None = the pod's service account or the user's own. namespace: of the Lease.
+        kubelet_folder: where the kubelet looks for device plugins. plugin_folder: where they look for the kubelet.
+    """
+
+    node: str
+    kubeconfig: Path | None
+    namespace: str
+    resources: tuple[str, ...]
+    kubelet_folder: Path
+    plugin_folder: Path
+
+
+class MonotonicClock:
+    def now(self) -> float:
+        return time.monotonic()
+
+
+async def run_shim(settings: ShimSettings) -> None:
+    """Run until SIGTERM or SIGINT.
+
+    Raises:
+        AtollError: it cannot be started as told.
+    """
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    access = access_from(settings.kubeconfig)
+    plugins = Upstreams(private_folder(settings.plugin_folder))
+    async with KubeClient(access, connections=CONNECTIONS) as client:
+        me = f"{settings.node}_{socket.gethostname()}"
+        api = KubeShimApi(client, settings.node, settings.namespace, me, settings.resources)
+        shell = ShimShell(Shim(settings.resources), api, MonotonicClock(), _heard)
+        kubelet = KubeletFace(settings.kubelet_folder, plugins, shell)
+        plugin_face = PluginFace(settings.plugin_folder, plugins)
+        await plugin_face.start()
+        _log.info("serving", node=settings.node, plugins=str(settings.plugin_folder), server=access.server)
+        running = asyncio.create_task(shell.run(plugins, kubelet), name="shim")
+        stopped = asyncio.create_task(stop.wait())
+        await asyncio.wait([running, stopped], return_when=asyncio.FIRST_COMPLETED)
+        _log.info("stopping")
+        if running.done():
+            running.result()  # what failed here is a bug: the process ends and is started again
+        running.cancel()
+        await asyncio.wait([running])
+        await asyncio.gather(plugin_face.close(), kubelet.close(), plugins.close())
+
+
+def _heard(note: Note) -> None:
+    _log.warning(note.what, detail=note.detail)

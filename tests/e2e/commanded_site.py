@@ -1,0 +1,58 @@
+"""Real kubelets that Atoll commands: nodes with a shim between the kubelet and its device plugin."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+from tests.e2e.observed_site import NVLINKS, PCIE, Site
+from tests.realkube import real_agent, real_shim
+from tests.realkube.api import wait_until
+from tests.realkube.fake_plugin import Gpu
+from tests.realkube.gpu_allocator import GpuAllocator
+from tests.realkube.harness import ControlPlane
+from tests.realkube.real_agent import RealAgent, gpu_uuid
+from tests.realkube.real_node import FEATURES, RealNode
+from tests.realkube.real_shim import RealShim
+
+
+class CommandedSite(Site):
+    """An installation with real nodes and their shims."""
+
+    def __init__(self, plane: ControlPlane, nodes: dict[str, RealNode]) -> None:
+        super().__init__(plane, nodes)
+        self.shims: dict[str, RealShim] = {}
+
+    def granted(self, name: str) -> frozenset[str]:
+        """What the ledger says that the pod holds."""
+        return self.atoll.bound(name)[1]
+
+
+@contextlib.contextmanager
+def commanded_site(policies: Sequence[str], hints: Sequence[str] = ("strip",)) -> Iterator[CommandedSite]:
+    """One node per Topology Manager policy and hints, each with an agent, a shim, and NVIDIA's allocator behind it."""
+    with ControlPlane(feature_gates=FEATURES) as plane, GpuAllocator() as allocator:
+        nodes = {}
+        for number, (policy, hint) in enumerate((policy, hint) for policy in policies for hint in hints):
+            name, gpus = f"n-{policy}-{hint}", [Gpu(gpu_uuid(number, n), n // 4) for n in range(8)]
+            folder = plane.folder / name / "private"
+            nodes[name] = RealNode(plane, name, gpus, PCIE, NVLINKS, allocator, policy, plugin_folder=folder)
+            nodes[name].start()
+        site = CommandedSite(plane, nodes)
+        for hint in hints:
+            site.atoll.configure(hint, [name for name in nodes if name.endswith(hint)], mode="command", hints=hint)
+        plane.apply(real_agent.printed_roles())
+        plane.apply(real_shim.printed_roles())
+        for name, node in nodes.items():
+            shim = site.shims[name] = RealShim(node)
+            shim.prepare()
+            shim.start()
+            node.plugin.start()
+            node.plugin.follow()
+            node.until_offered()
+            agent = site.agents[name] = RealAgent(node)
+            agent.prepare()
+            agent.start()
+        for name in nodes:
+            wait_until(lambda name=name: site.told(name), f"{name} to be told of", 60)  # type: ignore[misc]
+        yield site
+        for node in nodes.values():
+            node.stop()
