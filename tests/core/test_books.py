@@ -4,15 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from atoll.core.books import books_of, hardware_of, observed, view_of
+from atoll.core.books import books_of, observed
 from atoll.core.facts import Enforcement, Given, Inventory, NodeConfig, NodeFacts, PodFacts, Source
 from atoll.core.gpuset import mask_of
+from atoll.core.hardware import hardware_of
 from atoll.core.ledger import ContainerGrant, Grant, LedgerRecord, NodeMode, Owner, Part, fault_of
 from atoll.core.lifecycle import State
 from atoll.core.reasons import Code
 from atoll.core.request import ContainerAsk, ContainerKind, PodAsk, Policy
 from atoll.core.scope import DEFAULT_SCOPES, Scope
 from atoll.core.topology import Health
+from atoll.core.viewing import view_of
 from atoll.sim.machines import machine
 
 NODE = NodeFacts("n1", "uid-1", 8, 8)

@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from atoll.core.assess import assess
-from atoll.core.books import books_of, hardware_of, view_of
+from atoll.core.books import books_of
 from atoll.core.decide import decide
 from atoll.core.facts import Enforcement, Given, Inventory, NodeConfig, NodeFacts, PodFacts, Source, StockParts
 from atoll.core.fleet import Fleet
 from atoll.core.gpuset import mask_of, positions
+from atoll.core.hardware import hardware_of
 from atoll.core.ledger import Grant, LedgerRecord, NodeMode, Owner
 from atoll.core.lifecycle import State
 from atoll.core.reasons import Code
@@ -22,6 +23,7 @@ from atoll.core.scope import DEFAULT_SCOPES, Scope
 from atoll.core.topology import NodeTopology, PairLink, PcieLink
 from atoll.core.verdict import Fit, Placement, Refusal
 from atoll.core.view import NodeView
+from atoll.core.viewing import view_of
 from atoll.models.setup import predicted
 from atoll.sim.machines import machine
 from tests.core.nodes import wish

@@ -4,7 +4,8 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 from tests.e2e.observed_site import NVLINKS, PCIE, Site
-from tests.realkube import real_agent, real_shim
+from tests.e2e.read_back import given_of
+from tests.realkube import fleet, real_agent, real_shim
 from tests.realkube.api import wait_until
 from tests.realkube.fake_plugin import Gpu
 from tests.realkube.gpu_allocator import GpuAllocator
@@ -24,6 +25,26 @@ class CommandedSite(Site):
     def granted(self, name: str) -> frozenset[str]:
         """What the ledger says that the pod holds."""
         return self.atoll.bound(name)[1]
+
+    def until_granted(self, name: str, uuids: frozenset[str]) -> None:
+        """Wait until the ledger says what the pod got, where it has changed places."""
+        wait_until(lambda: self.granted(name) == uuids, f"the ledger to know what {name} got", 20)
+
+    def check(self) -> None:
+        """Nobody failed, no GPU twice, no Restricted pod over two islands, and everybody has what the ledger says."""
+        held: dict[str, str] = {}
+        for pod in self.atoll.api.items(fleet.pods_in()):
+            name, status = pod["metadata"]["name"], pod["status"]
+            assert status.get("phase") != "Failed", (name, status)
+            uuids = frozenset(uuid for given in given_of(pod) for uuid in given.uuids)
+            for uuid in uuids:
+                assert uuid not in held, f"{uuid} is {name}'s and {held[uuid]}'s"
+                held[uuid] = name
+            if uuids and pod["metadata"]["annotations"].get("atoll.dev/policy") == "Restricted":
+                box = self.boxes[pod["spec"]["nodeName"]]
+                assert any(uuids <= island for island in box.islands) or len(uuids) > 4, (name, uuids)
+            if uuids:
+                self.until_granted(name, uuids)
 
 
 @contextlib.contextmanager
@@ -53,6 +74,13 @@ def commanded_site(policies: Sequence[str], hints: Sequence[str] = ("strip",)) -
             agent.start()
         for name in nodes:
             wait_until(lambda name=name: site.told(name), f"{name} to be told of", 60)  # type: ignore[misc]
+        wait_until(lambda: not closed(site.atoll.metrics()), "every node to be open", 60, site.atoll.metrics)
         yield site
         for node in nodes.values():
             node.stop()
+
+
+def closed(metrics: str) -> float:
+    """How many nodes take no Restricted pod."""
+    lines = (line for line in metrics.splitlines() if line.startswith("atoll_nodes_closed{"))
+    return sum(float(line.rpartition(" ")[2]) for line in lines)

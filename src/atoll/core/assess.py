@@ -10,6 +10,7 @@ from functools import lru_cache
 from atoll.core.containers import STEPS_PER_SET, Plan, SearchEnded, never_fits, plan_of, plan_within, policies
 from atoll.core.geometry import geometry_of
 from atoll.core.gpuset import positions
+from atoll.core.interchange import awaited_for, confusable
 from atoll.core.ledger import Lost, NodeMode
 from atoll.core.node_state import NodeState
 from atoll.core.observed import foreseen, states
@@ -82,7 +83,7 @@ def _restricted(state: NodeState, request: GpuRequest) -> Verdict:
     several = len(request.containers) > 1
     if never or request.gpus > shape.count or (several and known and _never_fits(shape, request)):
         return refusal(state, request, Code.NO_DOMAIN_LARGE_ENOUGH, _never_note(shape, request))
-    if state.unconfirmed:
+    if _must_wait(state, request):
         return _unconfirmed(state, request)
     if state.table is not None:
         return _chosen_there(state, shape, state.table, request)
@@ -103,7 +104,7 @@ def _preferred(state: NodeState, request: GpuRequest) -> Verdict:
     wanted, shape = request.gpus, state.shape
     if state.closed is Code.NOT_READY:
         return refusal(state, request, Code.NOT_READY, state.closed_note)
-    if state.unconfirmed:
+    if _must_wait(state, request):
         return _unconfirmed(state, request)
     if shape is not None and state.closed not in UNTRUSTED:
         if state.table is not None:
@@ -123,9 +124,18 @@ def _ours_to_choose(state: NodeState) -> bool:
     return state.mode is not NodeMode.OBSERVE
 
 
+def _must_wait(state: NodeState, request: GpuRequest) -> bool:
+    """Whether it is not read back yet what an earlier pod got, and the pod might take what that one was promised."""
+    if state.unconfirmed:
+        return True
+    return bool(state.awaited) and any(
+        confusable(awaited, awaited_for(request, enforced=state.enforced)) for awaited in state.awaited
+    )
+
+
 def _unconfirmed(state: NodeState, request: GpuRequest) -> Refusal:
-    """Any further pod might be admitted before an earlier one, and take what that one was promised."""
-    owners = f"{state.unconfirmed} owner{'' if state.unconfirmed == 1 else 's'} not read back yet"
+    count = max(1, state.unconfirmed)
+    owners = f"{count} owner{'' if count == 1 else 's'} not read back yet"
     return refusal(state, request, Code.UNCONFIRMED, owners)
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from atoll.core.facts import Inventory, NodeConfigObject, NodeFacts, PodFacts
+from atoll.core.facts import Hints, Inventory, NodeConfigObject, NodeFacts, PodFacts
 from atoll.core.ledger import LedgerRecord
 
 
@@ -84,6 +84,28 @@ class AgentSeen:
 
 @dataclass(frozen=True, slots=True)
 class AgentGone:
+    """Somebody deleted the Lease."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShimSeen:
+    """The Lease of a node's shim: another `renewed` each time that it says that it lives.
+
+    Attributes:
+        commands: by which hints it answers the kubelet, None where device plugins do.
+        pods_version: resourceVersion of the pods up to which it has heard everything.
+    """
+
+    node: str
+    renewed: str
+    commands: Hints | None = None
+    pods_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ShimGone:
     """Somebody deleted the Lease."""
 
     node: str
@@ -239,8 +261,8 @@ class ReadFailed:
     why: str
 
 
-Seen = NodeSeen | PodSeen | InventorySeen | ConfigSeen | LedgerSeen | AgentSeen
-Gone = NodeGone | PodGone | InventoryGone | ConfigGone | LedgerGone | AgentGone
+Seen = NodeSeen | PodSeen | InventorySeen | ConfigSeen | LedgerSeen | AgentSeen | ShimSeen
+Gone = NodeGone | PodGone | InventoryGone | ConfigGone | LedgerGone | AgentGone | ShimGone
 WatchEvent = Seen | Gone | Synced | Dropped
 Outcome = (
     LedgerWritten
@@ -281,3 +303,5 @@ def gone_after(seen: Seen, version: str = "") -> Gone:
             return LedgerGone(record.node)
         case AgentSeen(node):
             return AgentGone(node)
+        case ShimSeen(node):
+            return ShimGone(node)

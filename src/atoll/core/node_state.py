@@ -8,6 +8,7 @@ those states count too that owners leave behind who go before that (`core.observ
 
 from dataclasses import dataclass
 
+from atoll.core.interchange import Awaited
 from atoll.core.ledger import NodeMode
 from atoll.core.outcomes import OutcomeTable
 from atoll.core.reasons import Code
@@ -30,6 +31,7 @@ class NodeState:
         table: in observe mode, what the node's own parts do with a request; None elsewhere, and where nobody can tell.
         unconfirmed: in observe mode, owners of which nobody has read back what they got.
         owners: what each of the others holds, as sorted bitmasks; kept where there is a table.
+        awaited: in command mode, what the kubelet may ask for on behalf of owners that nobody has read back.
         closed: a reason code that refuses Restricted here whatever is free (NodeClosed, StaleInventory,
             TopologyUnknown for a missing inventory), with the note that says why.
     """
@@ -47,6 +49,7 @@ class NodeState:
     table: OutcomeTable | None = None
     unconfirmed: int = 0
     owners: tuple[int, ...] = ()
+    awaited: frozenset[Awaited] = frozenset()
     closed: Code | None = None
     closed_note: str = ""
 

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from atoll.core.ledger import Owner
+from atoll.core.interchange import Awaited, awaited_for
+from atoll.core.ledger import NodeMode, Owner
 from atoll.core.node_state import NodeState
 from atoll.core.request import GpuRequest
 from atoll.core.verdict import Placement
@@ -107,8 +108,14 @@ def _granted(view: NodeView, placement: Placement) -> NodeView:
         hidden=state.hidden if gpus else min(state.hidden + count, state.free.bit_count()),
         count_free=max(0, state.count_free - count),
         unconfirmed=state.unconfirmed + (state.table is not None),
+        awaited=state.awaited | _awaited(state, placement.request),
     )
     return replace(view, state=state, holders=(*view.holders, Holder(NOBODY, gpus, count)))
+
+
+def _awaited(state: NodeState, request: GpuRequest) -> frozenset[Awaited]:
+    commanded = state.mode is NodeMode.COMMAND
+    return frozenset({awaited_for(request, enforced=state.enforced)}) if commanded else frozenset()
 
 
 def _freed(view: NodeView, holder: Holder) -> NodeView:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from atoll.core.ledger import Occupant, Owner
+from atoll.core.ledger import Grant, Occupant, Owner
 from atoll.core.lifecycle import State
 from atoll.core.node_state import NodeState
 
@@ -29,6 +29,7 @@ class NodeView:
     Attributes:
         violated: owners of which the node has read back other GPUs than any that were foreseen for them.
         verdicts: of those of them on the node whom nobody has judged: whether somebody else's coming explains it.
+        corrections: grants as they must be written so that the ledger says what owners got who changed places.
     """
 
     name: str
@@ -37,3 +38,4 @@ class NodeView:
     holders: tuple[Holder, ...] = ()
     violated: tuple[Owner, ...] = ()
     verdicts: tuple[tuple[Owner, bool], ...] = ()
+    corrections: tuple[Grant, ...] = ()

@@ -1,43 +1,52 @@
-"""Which agents have fallen silent, by our own clock alone: a Lease that has not changed for its time has run out.
+"""Whose word from a node is old, by our own clock alone: a Lease that has not changed for its time has run out.
 
-A silent agent is no danger to the books, since a pod that nobody reads back keeps its node for itself. But a kubelet
-that has another policy by now would give other GPUs than foreseen.
+A silent agent or shim is no danger to the books, since a pod that nobody reads back keeps its place. But a kubelet that
+has another policy by now would give other GPUs than foreseen, and one whose shim is gone gives any.
 """
 
-from atoll.core.events import AgentSeen, InventorySeen, NodeGone, WatchEvent
+from atoll.core.events import AgentSeen, InventorySeen, NodeGone, ShimSeen, WatchEvent
 from atoll.core.facts import Source
 from atoll.services.mirror import Mirror
 
 SILENT_S = 60.0
 """Three renewals."""
 
+AGENT, SHIM = "agent", "shim"
+
 
 class Liveness:
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
-        self._heard: dict[str, tuple[str, float]] = {}  # node -> (renewed, when that was new to us), oldest first
+        # (node, who) -> (renewed, when that was new to us), oldest first
+        self._heard: dict[tuple[str, str], tuple[str, float]] = {}
 
     def take(self, event: WatchEvent, now: float) -> None:
         match event:
             case AgentSeen(node, renewed):
-                known = self._heard.get(node)
-                if known is None or known[0] != renewed:
-                    self._heard.pop(node, None)
-                    self._heard[node] = renewed, now
-                    if self._mirror.silent.pop(node, None):
-                        self._mirror.mark(node)
+                self._hear(node, AGENT, renewed, now)
+            case ShimSeen(node, renewed):
+                self._hear(node, SHIM, renewed, now)
             case InventorySeen(inventory) if inventory.source is Source.AGENT:
                 # An agent wrote this once; whether it still lives, its Lease has to say.
-                self._heard.setdefault(inventory.node, ("", now))
+                self._heard.setdefault((inventory.node, AGENT), ("", now))
             case NodeGone(node):
-                self._heard.pop(node, None)
+                for who in (AGENT, SHIM):
+                    self._heard.pop((node, who), None)
             case _:
                 pass
 
     def tick(self, now: float) -> None:
-        for node, (_, at) in self._heard.items():
+        for (node, who), (_, at) in self._heard.items():
             if now - at <= SILENT_S:
                 break  # so have all that follow; a large cluster is asked ten times a second
-            if node not in self._mirror.silent:
-                self._mirror.silent[node] = f"its agent has said nothing for more than {SILENT_S:.0f} s"
+            why = f"its {who} has said nothing for more than {SILENT_S:.0f} s"
+            if self._mirror.fall_silent(node, who, why):
+                self._mirror.mark(node)
+
+    def _hear(self, node: str, who: str, renewed: str, now: float) -> None:
+        known = self._heard.get((node, who))
+        if known is None or known[0] != renewed:
+            self._heard.pop((node, who), None)
+            self._heard[node, who] = renewed, now
+            if self._mirror.speak(node, who):
                 self._mirror.mark(node)

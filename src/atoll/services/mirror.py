@@ -8,17 +8,7 @@ whatever order watches, reads and answers to our own writes arrive. Views of nod
 from collections.abc import Iterator
 from dataclasses import replace
 
-from atoll.core.books import (
-    OPEN,
-    Hardware,
-    books_of,
-    hardware_of,
-    holds_nothing,
-    in_force,
-    observed,
-    pod_gpus,
-    view_of,
-)
+from atoll.core.books import OPEN, READ_BACK, books_of, holds_nothing, in_force, observed, pod_gpus
 from atoll.core.config import DEFAULT_CONFIG, config_of
 from atoll.core.events import (
     AgentGone,
@@ -35,16 +25,20 @@ from atoll.core.events import (
     NodeSeen,
     PodGone,
     PodSeen,
+    ShimGone,
+    ShimSeen,
     Synced,
     WatchEvent,
 )
 from atoll.core.facts import NodeConfig, NodeConfigObject, NodeFacts, PodFacts, Source
 from atoll.core.fleet import Fleet
+from atoll.core.hardware import Hardware, hardware_of
 from atoll.core.ledger import SEEN, Grant, LedgerRecord, NodeMode, fault_of
 from atoll.core.lifecycle import State
 from atoll.core.outcomes import Predict
 from atoll.core.resource_version import is_newer, just_before, newest
 from atoll.core.view import NodeView
+from atoll.core.viewing import view_of
 from atoll.models.setup import predicted
 from atoll.services.inventories import Filed, Inventories
 
@@ -67,7 +61,8 @@ class Mirror:
         self.inventories = Inventories()
         self.configs: dict[str, NodeConfigObject] = {}
         self.agents: dict[str, AgentSeen] = {}
-        self.silent: dict[str, str] = {}  # node -> why the word of its agent is old
+        self.shims: dict[str, ShimSeen] = {}
+        self._silent: dict[str, dict[str, str]] = {}  # node -> who -> why his word is old
         self._pods_listed = ""  # version of the first list of pods
         self._lingering: dict[str, dict[str, str]] = {}  # node -> UID -> version of the pods, see `lingers`
         self.fleet = Fleet()
@@ -118,8 +113,14 @@ class Mirror:
                 if node in self._lingering:
                     self.mark(node)
                 return True
-            case AgentGone():
-                return False  # its last word stands, and it falls silent
+            case AgentGone() | ShimGone():
+                return False  # the last word stands, and its writer falls silent
+            case ShimSeen(node):
+                known = self.shims.get(node)
+                self.shims[node] = event
+                if known is None or known.commands != event.commands or node in self._lingering:
+                    self.mark(node)
+                return True
             case ConfigSeen(config):
                 self.configs[config.name] = config
                 return self._new_config()
@@ -180,7 +181,7 @@ class Mirror:
     def life(self, node: str) -> str:
         """Another text after each boot of an observed node, and with each change of what hands out its GPUs."""
         hardware = self._hardware_of(node)
-        return hardware.life if hardware and self.config(node).mode is NodeMode.OBSERVE else ""
+        return hardware.life if hardware and self.config(node).mode in READ_BACK else ""
 
     def keeps_closed(self, grant: Grant, node: str) -> bool:
         """Whether what the grant's owner got keeps the node closed, also after him; whatever its mode is meanwhile."""
@@ -205,13 +206,32 @@ class Mirror:
         if after is None:
             return False
         filed, agent = self.inventories.filed(node), self.agents.get(node)
-        if self.config(node).mode is not NodeMode.OBSERVE or filed is None or not filed.pods_version:
+        if self.config(node).mode not in READ_BACK or filed is None or not filed.pods_version:
             return False  # nobody will tell
         if any(each.pod_uid == uid for each in filed.given):
+            return True
+        if self.config(node).mode is NodeMode.COMMAND and not self._shim_heard(node, after):
             return True
         # The Lease speaks of one object alone: a later one may hold an older word, written late.
         same = agent is not None and agent.inventory_version == filed.version
         return not is_newer(newest(filed.pods_version, agent.pods_version if agent and same else ""), after)
+
+    def _shim_heard(self, node: str, version: str) -> bool:
+        """Whether the node's shim knows of everything up to that version of the pods, so that it takes none that is
+        gone for one that waits."""
+        shim = self.shims.get(node)
+        return shim is not None and bool(shim.pods_version) and not is_newer(version, shim.pods_version)
+
+    def fall_silent(self, node: str, who: str, why: str) -> bool:
+        """Somebody's word from the node is old; False when that is known."""
+        words = self._silent.setdefault(node, {})
+        known = words.get(who)
+        words[who] = why
+        return known != why
+
+    def speak(self, node: str, who: str) -> bool:
+        """He is heard again; False when he always was."""
+        return self._silent.get(node, {}).pop(who, None) is not None
 
     def open_grants(self, uid: str) -> Iterator[tuple[str, Grant]]:
         """(node, grant) of what is recorded for a pod that is not bound yet: enforced ones first, then by node name.
@@ -244,8 +264,23 @@ class Mirror:
         # Of a grant whose pod the list of pods did not have, the pod is most likely gone; it is being read.
         owners = (grant.owner.uid for grant in record.grants)
         lingering |= {uid for uid in owners if uid not in self.pods and uid not in self._gone}
-        stale = self.silent.get(node, "") if filed and filed.source is Source.AGENT else ""
-        books = books_of(facts, config, hardware, record, pods, states, given, lingering=lingering, stale=stale)
+        shim, silent = self.shims.get(node), self._silent.get(node, {})
+        words = (
+            silent.get("agent", "") if filed and filed.source is Source.AGENT else "",
+            silent.get("shim", "") if config.mode is NodeMode.COMMAND else "",
+        )
+        books = books_of(
+            facts,
+            config,
+            hardware,
+            record,
+            pods,
+            states,
+            given,
+            lingering=lingering,
+            stale="; ".join(filter(None, words)),
+            commands=shim.commands if shim else None,
+        )
         return view_of(books)
 
     def refresh(self) -> tuple[tuple[str, ...], bool]:
@@ -372,7 +407,7 @@ class Mirror:
         if name not in self.nodes or self.nodes[name].uid != uid:
             return False  # already another node of this name
         del self.nodes[name]
-        for of_node in (self._merged, self.agents, self.silent):
+        for of_node in (self._merged, self.agents, self.shims, self._silent):
             of_node.pop(name, None)
         self.mark(name)
         return True

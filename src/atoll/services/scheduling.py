@@ -40,6 +40,7 @@ from atoll.core.fleet import FilterAnswer
 from atoll.core.reasons import Code
 from atoll.core.request import InvalidRequest
 from atoll.services.binding import Binder, Rules
+from atoll.services.corrections import Corrections
 from atoll.services.deciding import Court
 from atoll.services.ledgers import Ledgers
 from atoll.services.liveness import Liveness
@@ -77,7 +78,9 @@ class Scheduling:
         self._binder = Binder(self._mirror, self._outbox, _rules(self._court, self._releaser))
         self._waiting = Waiting(self._mirror, self._outbox, self._releaser.mark, self._court.said, self._fitting)
         self._violations = Violations(self._mirror, self._outbox)
+        self._corrections = Corrections(self._mirror, self._outbox)
         self._ledgers.contributions = [
+            self._corrections.contribute,
             self._releaser.contribute,
             self._binder.contribute,
             self._violations.contribute,
@@ -273,7 +276,8 @@ class Scheduling:
             self._waiting.changed(now)
 
     def _lead(self, now: float, *, leading: bool) -> None:
-        self._leading = self._releaser.leading = self._waiting.leading = self._violations.leading = leading
+        self._leading = self._releaser.leading = self._waiting.leading = leading
+        self._violations.leading = self._corrections.leading = leading
         if leading:
             self._mirror.mark(*self._mirror.record_nodes())
             self._waiting.changed(now)

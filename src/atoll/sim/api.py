@@ -32,6 +32,7 @@ from atoll.core.events import (
     PodRewritten,
     PodSeen,
     Seen,
+    ShimSeen,
     Synced,
     WatchEvent,
 )
@@ -54,6 +55,7 @@ class FakeCluster:
     inventories: dict[str, Inventory] = field(default_factory=dict)
     ledgers: dict[str, LedgerRecord] = field(default_factory=dict)
     agents: dict[str, AgentSeen] = field(default_factory=dict)
+    shims: dict[str, ShimSeen] = field(default_factory=dict)
     pods: dict[str, PodFacts] = field(default_factory=dict)  # by UID
     allocations: dict[str, tuple[str, Grant]] = field(default_factory=dict)
     watchers: list[Told] = field(default_factory=list)
@@ -91,6 +93,11 @@ class FakeCluster:
         """An agent renews its Lease."""
         self.agents[agent.node] = agent
         self._tell(Kind.AGENTS, agent)
+
+    def put_shim(self, shim: ShimSeen) -> None:
+        """A shim renews its Lease."""
+        self.shims[shim.node] = shim
+        self._tell(Kind.AGENTS, shim)
 
     def put_pod(self, pod: PodFacts) -> PodFacts:
         """Create or replace a pod, whatever it says; returns it with its new version."""
@@ -205,6 +212,7 @@ class FakeCluster:
                 yield from ((name, InventorySeen(inventory)) for name, inventory in self.inventories.items())
             case Kind.AGENTS:
                 yield from self.agents.items()
+                yield from ((f"shim of {node}", shim) for node, shim in self.shims.items())
             case Kind.LEDGERS:
                 yield from ((name, LedgerSeen(record)) for name, record in self.ledgers.items())
             case Kind.PODS:

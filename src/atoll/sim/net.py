@@ -22,6 +22,7 @@ from atoll.core.events import (
     PodWriteFailed,
     ReadFailed,
     Seen,
+    ShimGone,
     Synced,
     WatchEvent,
     gone_after,
@@ -213,3 +214,5 @@ def _key(gone: Gone) -> str:
     match gone:
         case NodeGone(key) | PodGone(key) | InventoryGone(key) | ConfigGone(key) | LedgerGone(key) | AgentGone(key):
             return key
+        case ShimGone(node):
+            return f"shim of {node}"  # of one kind with the agents' Leases

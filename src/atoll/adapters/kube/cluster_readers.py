@@ -19,10 +19,12 @@ from atoll.core.events import (
     NodeSeen,
     PodSeen,
     Seen,
+    ShimSeen,
     Synced,
     WatchEvent,
     gone_after,
 )
+from atoll.core.facts import Hints
 from atoll.core.resource_version import trusted
 
 W = TypeVar("W")
@@ -33,7 +35,7 @@ def cluster_readers(resources: tuple[str, ...], namespace: str) -> dict[Kind, Re
     """One reader per watched kind.
 
     Args:
-        resources: the names that count as GPUs. namespace: of the agents' Leases.
+        resources: the names that count as GPUs. namespace: of the Leases of agents and shims.
     """
 
     def pod_seen(pod: wire.Pod) -> Seen | None:
@@ -53,7 +55,7 @@ def cluster_readers(resources: tuple[str, ...], namespace: str) -> dict[Kind, Re
         Kind.LEDGERS: _reader(
             Kind.LEDGERS, names.GPU_LEDGERS, wire_atoll.RawLedger, lambda ledger: LedgerSeen(record_of(ledger))
         ),
-        Kind.AGENTS: _reader(Kind.AGENTS, _agents(namespace), wire.Lease, _agent_seen),
+        Kind.AGENTS: _reader(Kind.AGENTS, _node_side(namespace), wire.Lease, _lease_seen),
     }
 
 
@@ -71,18 +73,27 @@ def _reader(kind: Kind, path: str, wanted: type[W], seen: Callable[[W], Seen | N
     )
 
 
-def _agents(namespace: str) -> str:
-    selector = ",".join(f"{name}={value}" for name, value in names.AGENT_LABELS.items())
+def _node_side(namespace: str) -> str:
+    """What runs on nodes: agents and shims."""
+    app, component = "app.kubernetes.io/name", "app.kubernetes.io/component"
+    ours = (names.AGENT_LABELS, names.SHIM_LABELS)
+    selector = f"{app}={ours[0][app]},{component} in ({','.join(each[component] for each in ours)})"
     return f"{names.leases_path(namespace)}?labelSelector={quote(selector)}"
 
 
-def _agent_seen(lease: wire.Lease) -> AgentSeen | None:
-    node = lease.metadata.name.removeprefix(names.AGENT_LEASE_PREFIX)
-    if node == lease.metadata.name:
-        return None
-    told = lease.metadata.annotations or {}
-    versions = (trusted(told.get(name, "")) for name in (names.PODS_VERSION, names.INVENTORY_VERSION))
-    return AgentSeen(node, (lease.spec.renew_time or "")[:MOMENT_MAX], *versions)
+def _lease_seen(lease: wire.Lease) -> AgentSeen | ShimSeen | None:
+    name, told = lease.metadata.name, lease.metadata.annotations or {}
+    renewed = (lease.spec.renew_time or "")[:MOMENT_MAX]
+    pods_version, inventory_version = (
+        trusted(told.get(name, "")) for name in (names.PODS_VERSION, names.INVENTORY_VERSION)
+    )
+    if name.startswith(names.AGENT_LEASE_PREFIX):
+        return AgentSeen(name.removeprefix(names.AGENT_LEASE_PREFIX), renewed, pods_version, inventory_version)
+    if name.startswith(names.SHIM_LEASE_PREFIX):
+        commands = told.get(names.COMMANDS, "")
+        hints = Hints(commands) if commands in set(Hints) else None
+        return ShimSeen(name.removeprefix(names.SHIM_LEASE_PREFIX), renewed, hints, pods_version)
+    return None
 
 
 def _gone(known: WatchEvent, version: str) -> WatchEvent:

@@ -11,9 +11,9 @@ from atoll.adapters.kube import names, wire
 from atoll.adapters.kube.client import JSON, JSON_PATCH, MERGE_PATCH, Answer, KubeClient
 from atoll.adapters.kube.codec import node_facts
 from atoll.adapters.kube.codec_inventory import gpu_node_json, owner_reference, status_of
-from atoll.core.books import hardware_of
 from atoll.core.errors import AtollError
 from atoll.core.facts import Inventory, NodeConfig, NodeFacts, Source
+from atoll.core.hardware import hardware_of
 from atoll.core.topology import NodeTopology
 
 _encode = msgspec.json.Encoder().encode

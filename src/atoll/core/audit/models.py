@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 from typing import Any
 
-from atoll.core.books import Hardware, hardware_of
 from atoll.core.facts import Inventory, NodeConfig, Source
+from atoll.core.hardware import Hardware, hardware_of
 from atoll.core.shape import canonical
 from atoll.core.topology import Device, NodeTopology
 

@@ -11,9 +11,9 @@ from operator import or_
 from atoll.core.audit.holding import Held, Lookup, gpu_behind, held_by, is_gpu, records_of, same_pod, strangers_of
 from atoll.core.audit.models import Model, Models
 from atoll.core.audit.picture import AuditNode, AuditPod, Picture
-from atoll.core.books import Hardware
 from atoll.core.evidence.machine import Machine
 from atoll.core.gpuset import mask_of, positions
+from atoll.core.hardware import Hardware
 from atoll.core.ledger import Owner
 from atoll.core.node_state import NodeState
 from atoll.core.shape import Shape

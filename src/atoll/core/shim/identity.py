@@ -11,6 +11,7 @@ A pod that no grant explains gets what is in nobody's way.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from atoll.core.interchange import alike, awaited_by
 from atoll.core.ledger import Grant
 from atoll.core.shim.packing import packed
 from atoll.core.shim.values import Guest, Known, Question
@@ -120,7 +121,7 @@ def _one_of(meant: list[Share], waiting: list[Share], question: Question, known:
     first = meant[0]
     others = [share for share in waiting if share.guest.uid != first.guest.uid]
     earlier = next(share for share in waiting if share.guest.uid == first.guest.uid)
-    if earlier is first and all(alike(first.grant, share.grant) for share in others):
+    if earlier is first and all(alike(awaited_by(first.grant), awaited_by(share.grant)) for share in others):
         return _given(first, question)
     rival = _named(others[0].guest) if others else "another container of it"
     why = f"{_named(first.guest)} and {rival} wait for {question.fresh} GPUs each, and not for the same"
@@ -129,22 +130,6 @@ def _one_of(meant: list[Share], waiting: list[Share], question: Question, known:
 
 def _given(share: Share, question: Question) -> Chosen:
     return Chosen(question.must | share.ids, share.guest.uid, share.ids)
-
-
-def alike(one: Grant, other: Grant) -> bool:
-    """Whether each of two pods may have what was granted to the other.
-
-    Of a pod with several containers the GPUs must be right together, so it cannot change places container by container.
-    """
-    return _rule(one) == _rule(other) and _single(one) and _single(other)
-
-
-def _rule(grant: Grant) -> tuple[object, ...]:
-    return grant.count, grant.policy, grant.scopes_asked, grant.partition, grant.enforced
-
-
-def _single(grant: Grant) -> bool:
-    return sum(1 for container in grant.containers if container.parts) == 1
 
 
 def _stranger(known: Known, question: Question) -> Answer:

@@ -1,0 +1,26 @@
+"""Ledgers that say what owners really got, where pods have changed places on a commanded node.
+
+Whoever writes a ledger anyway puts it right; the leader does so for its own sake, too.
+"""
+
+from atoll.core.effects import Effect, Report
+from atoll.services.ledgers import Draft
+from atoll.services.mirror import Mirror
+
+
+class Corrections:
+    def __init__(self, mirror: Mirror, outbox: list[Effect]) -> None:
+        self._mirror, self._outbox = mirror, outbox
+        self.leading = False
+
+    def contribute(self, draft: Draft) -> Draft:
+        view, record = self._mirror.fleet.get(draft.record.node), draft.record
+        wanted = view.corrections if view else ()
+        if not wanted or any(record.of(grant.owner.uid) is None for grant in wanted):
+            return draft
+        for grant in wanted:
+            record = record.with_grant(grant)
+        if self.leading:
+            detail = ", ".join(f"{grant.owner.namespace}/{grant.owner.name}" for grant in wanted)
+            self._outbox.append(Report("corrected", node=record.node, detail=detail))
+        return Draft(record, draft.urgent or self.leading)
