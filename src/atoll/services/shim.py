@@ -21,7 +21,7 @@ from atoll.services.due import Due
 from atoll.services.relays import Relays
 
 RENEW_S = 20.0
-RETRY_S = 2.0
+RETRY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,10 @@ class Shim:
             case events.GuestTold(guest):
                 self._hear_guest(guest)
             case events.GuestGone(uid, version):
-                self._guests.pop(uid, None)
+                left = self._guests.pop(uid, None)
                 self._guests_version = newest(self._guests_version, version)
-                self._lease.now()
+                if left is not None and not left.admitted:
+                    self._lease.now()  # the scheduler's side waits to hear that it is not taken for another
             case events.GuestsListed(version):
                 self._guests_version = newest(self._guests_version, version)
             case events.ReadAgain():

@@ -1,0 +1,254 @@
+"""The shim of one node, step by step: what it answers, what it passes on, and what it says of itself."""
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from atoll.core.facts import Hints, NodeConfigObject, NodeFacts
+from atoll.core.ledger import ContainerGrant, Grant, LedgerRecord, NodeMode, Owner, Part
+from atoll.core.lifecycle import State
+from atoll.core.request import Policy
+from atoll.core.scope import Scope
+from atoll.core.shim import events
+from atoll.core.shim.effects import Answer, Forward, Note, Read, Refuse, Register, ShimEffect, Show, WriteLease
+from atoll.core.shim.values import Guest, PluginDevice, PluginOptions, Question
+from atoll.services.relays import GRACE_S
+from atoll.services.shim import RENEW_S, Shim
+
+GPU = "nvidia.com/gpu"
+MIG = "nvidia.com/mig-1g.10gb"
+ALL = "abcdefgh"
+COMMAND = NodeConfigObject("pool", node_names=("n1",), mode=NodeMode.COMMAND)
+
+
+def record(version: str, *grants: Grant) -> LedgerRecord:
+    return LedgerRecord("n1", version, "uid-1", grants)
+
+
+def grant(name: str, share: str, mode: NodeMode = NodeMode.COMMAND) -> Grant:
+    containers = (ContainerGrant("c0", tuple(map(Part, share))),)
+    owner, scopes = Owner("Pod", "ml", name, name), (Scope.NUMA_NODE,)
+    return Grant(owner, State.BINDING, len(share), containers, Policy.RESTRICTED, scopes, scopes[0], mode)
+
+
+def guest(name: str, share: str) -> Guest:
+    return Guest(name, "ml", name, "5", name, (len(share) or 1,), noted=frozenset(share) or None)
+
+
+@dataclass
+class Scene:
+    """A shim with a clock, whose Leases are all written. `effects` of the last step; `calls` are numbered from 1."""
+
+    shim: Shim = field(default_factory=lambda: Shim((GPU,)))
+    now: float = 0.0
+    effects: list[ShimEffect] = field(default_factory=list)
+    calls: int = 0
+    leases: list[WriteLease] = field(default_factory=list)
+
+    def hear(self, *heard: events.ShimEvent) -> list[ShimEffect]:
+        self.effects, ahead = [], list(heard)
+        while ahead:
+            found = self.shim.step(ahead.pop(0), self.now)
+            self.effects += found
+            for lease in (each for each in found if isinstance(each, WriteLease)):
+                self.leases.append(lease)
+                ahead.append(events.LeaseWritten())
+        return self.effects
+
+    def wait(self, seconds: float) -> list[ShimEffect]:
+        self.now += seconds
+        return self.hear(events.Tick())
+
+    def begin(self, config: NodeConfigObject | None = COMMAND, *, resource: str = GPU) -> None:
+        configs = [events.ConfigTold(config.name, config)] if config else []
+        self.hear(events.NodeTold(NodeFacts("n1", "uid-1", 8, 8)), *configs, events.ConfigsListed())
+        self.hear(events.KubeletUp())
+        self.plug_in(resource)
+
+    def plug_in(self, resource: str = GPU, numa: tuple[int, ...] = (0,)) -> list[ShimEffect]:
+        devices = tuple(PluginDevice(uuid, numa=numa) for uuid in ALL)
+        found = self.hear(
+            events.PluginUp(resource, PluginOptions(prefers=True)), events.PluginListed(resource, devices)
+        )
+        for effect in found:
+            if isinstance(effect, Register):
+                found = [*found, *self.hear(events.Registered(effect.resource))]
+        return found
+
+    def ask(self, size: int, available: str = ALL, resource: str = GPU) -> ShimEffect:
+        self.calls += 1
+        (effect,) = self._replies(events.Asked(self.calls, resource, Question(frozenset(available), frozenset(), size)))
+        return effect
+
+    def allocate(self, ids: str, resource: str = GPU) -> ShimEffect:
+        self.calls += 1
+        (effect,) = self._replies(events.Allocating(self.calls, resource, frozenset(ids)))
+        return effect
+
+    def _replies(self, event: events.ShimEvent) -> list[ShimEffect]:
+        return [each for each in self.hear(event) if isinstance(each, Answer | Refuse | Forward | Read)]
+
+    def lease(self) -> WriteLease:
+        """What it says when it has said everything."""
+        self.wait(RENEW_S)
+        return self.leases[-1]
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def granted(scene: Scene, *grants: Grant) -> None:
+    scene.hear(events.LedgerTold(record("7", *grants)))
+    for each in grants:
+        share = "".join(sorted(each.uuids))
+        scene.hear(events.GuestTold(guest(each.owner.uid, share)))
+
+
+def test_what_was_granted_is_answered_from_memory(scene: Scene) -> None:
+    scene.begin()
+    granted(scene, grant("p", "ab"), grant("q", "c"))
+
+    assert scene.ask(2) == Answer(1, frozenset("ab"))
+    assert scene.allocate("ab") == Answer(2, frozenset("ab"))
+    assert scene.ask(1, "cdefgh") == Answer(3, frozenset("c"))
+
+
+def test_an_unknown_pod_is_read_about_once_for_all_calls_that_wait(scene: Scene) -> None:
+    scene.begin()
+
+    assert scene.ask(2) == Read()
+    scene.calls += 1
+    late = scene.hear(events.Asked(2, GPU, Question(frozenset("cdefgh"), frozenset(), 1)))
+    assert not [each for each in late if isinstance(each, Read | Answer)]
+    told = scene.hear(events.ReadAgain((guest("p", "ab"),), record("9", grant("p", "ab"))))
+
+    assert [each for each in told if isinstance(each, Answer)] == [
+        Answer(1, frozenset("ab")),
+        Answer(2, frozenset("c")),
+    ]
+
+
+def test_nobody_gets_anything_where_nothing_is_known_and_the_api_is_silent(scene: Scene) -> None:
+    assert scene.ask(2) == Read()
+
+    (refused,) = scene.hear(events.ReadAgain(why="no answer within 2 s"))
+
+    assert isinstance(refused, Refuse)
+    assert "no answer within 2 s" in refused.why
+
+
+@pytest.mark.parametrize("mode", [NodeMode.ASSUMED, NodeMode.OBSERVE])
+def test_in_other_modes_plugins_are_asked_and_shown_as_they_are(scene: Scene, mode: NodeMode) -> None:
+    scene.begin(replace(COMMAND, mode=mode))
+
+    assert scene.ask(2) == Forward(1)
+    assert scene.allocate("ab") == Forward(2)
+    assert scene.lease().commands == ""
+
+
+def test_of_other_resources_nothing_is_known(scene: Scene) -> None:
+    scene.begin(resource=MIG)
+
+    assert scene.ask(1, resource=MIG) == Forward(1)
+
+
+def test_what_was_granted_in_this_mode_is_kept_also_when_the_mode_has_changed(scene: Scene) -> None:
+    scene.begin()
+    granted(scene, grant("p", "ab"))
+    scene.hear(events.ConfigTold("pool", replace(COMMAND, mode=NodeMode.ASSUMED)))
+
+    assert scene.ask(2) == Answer(1, frozenset("ab"))
+
+
+@pytest.mark.parametrize("hints", Hints)
+def test_hints_are_taken_away_or_kept_as_declared(scene: Scene, hints: Hints) -> None:
+    scene.begin(replace(COMMAND, hints=hints))
+
+    assert scene.lease().commands == hints
+    (shown,) = (each for each in scene.plug_in("x.example/y") if isinstance(each, Show))
+    assert not shown.strip
+
+
+def test_the_kubelet_is_told_when_a_plugin_is_there_and_again_when_it_has_started_anew(scene: Scene) -> None:
+    scene.begin()
+
+    again = scene.hear(events.KubeletUp())
+
+    assert [each for each in again if isinstance(each, Register)] == [Register(GPU, PluginOptions(prefers=True))]
+    assert scene.lease().commands == ""
+    scene.hear(events.Registered(GPU))
+    assert scene.lease().commands == "strip"
+
+
+def test_a_kubelet_that_does_not_take_a_resource_is_asked_again(scene: Scene) -> None:
+    scene.begin()
+    scene.hear(events.KubeletUp())
+
+    (note,) = (each for each in scene.hear(events.Registered(GPU, "no answer")) if isinstance(each, Note))
+
+    assert note.what == "not_registered"
+    assert [each for each in scene.wait(1.5) if isinstance(each, Register)]
+
+
+def test_a_plugin_that_comes_back_soon_was_never_away(scene: Scene) -> None:
+    scene.begin()
+    scene.hear(events.PluginDown(GPU))
+
+    assert not [each for each in scene.wait(GRACE_S / 2) if isinstance(each, Show)]
+    assert not [each for each in scene.plug_in() if isinstance(each, Show | Register)]
+
+
+def test_a_plugin_that_stays_away_takes_its_devices_along(scene: Scene) -> None:
+    scene.begin()
+    scene.hear(events.PluginDown(GPU))
+
+    assert [each for each in scene.wait(GRACE_S) if isinstance(each, Show)] == [Show(GPU, strip=True, down=True)]
+    assert scene.lease().commands == ""
+    assert [each for each in scene.plug_in() if isinstance(each, Show)] == [Show(GPU, strip=True)]
+
+
+def test_a_quarantined_gpu_is_called_unhealthy_once_the_kubelet_has_said_that_it_is_free(scene: Scene) -> None:
+    scene.begin(replace(COMMAND, quarantine=("h",)))
+    granted(scene, grant("p", "ab"))
+
+    scene.ask(2)
+
+    assert [each for each in scene.effects if isinstance(each, Show)] == [Show(GPU, strip=True, sick=frozenset("h"))]
+
+
+def test_a_quarantined_gpu_that_somebody_may_hold_is_left_alone(scene: Scene) -> None:
+    scene.begin(replace(COMMAND, quarantine=("h",)))
+    granted(scene, grant("p", "ab"))
+
+    scene.ask(2, "abcdefg")
+
+    assert not [each for each in scene.effects if isinstance(each, Show)]
+
+
+def test_what_was_allocated_is_not_answered_twice_though_the_watch_is_late(scene: Scene) -> None:
+    scene.begin()
+    granted(scene, grant("p", "ab"), grant("q", "cd"))
+
+    scene.ask(2)
+    scene.allocate("ab")
+
+    assert scene.ask(2, ALL) == Answer(3, frozenset("cd"))
+
+
+@pytest.mark.parametrize(("admitted", "said"), [(False, [WriteLease("strip", "12")]), (True, [])])
+def test_that_a_pod_is_gone_which_might_have_been_meant_is_said_soon(
+    scene: Scene, *, admitted: bool, said: list[WriteLease]
+) -> None:
+    """Until then the scheduler's side lets in nobody who could be taken for it."""
+    scene.begin()
+    granted(scene, grant("p", "ab"))
+    scene.hear(events.GuestTold(replace(guest("p", "ab"), version="6", admitted=admitted)))
+    scene.wait(3)
+    before = len(scene.leases)
+
+    scene.hear(events.GuestGone("p", "12"))
+    scene.wait(1)
+
+    assert scene.leases[before:] == said
