@@ -237,7 +237,7 @@ def test_what_was_allocated_is_not_answered_twice_though_the_watch_is_late(scene
     assert scene.ask(2, ALL) == Answer(3, frozenset("cd"))
 
 
-@pytest.mark.parametrize(("admitted", "said"), [(False, [WriteLease("strip", "12")]), (True, [])])
+@pytest.mark.parametrize(("admitted", "said"), [(False, [WriteLease("strip", "12", "uid-1")]), (True, [])])
 def test_that_a_pod_is_gone_which_might_have_been_meant_is_said_soon(
     scene: Scene, *, admitted: bool, said: list[WriteLease]
 ) -> None:

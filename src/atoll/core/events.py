@@ -96,12 +96,14 @@ class ShimSeen:
     Attributes:
         commands: by which hints it answers the kubelet, None where device plugins do.
         pods_version: resourceVersion of the pods up to which it has heard everything.
+        node_uid: of the Node that it speaks of.
     """
 
     node: str
     renewed: str
     commands: Hints | None = None
     pods_version: str = ""
+    node_uid: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ Whoever writes a ledger anyway puts it right; the leader does so for its own sak
 """
 
 from atoll.core.effects import Effect, Report
+from atoll.core.ledger import fault_of
 from atoll.services.ledgers import Draft
 from atoll.services.mirror import Mirror
 
@@ -20,6 +21,8 @@ class Corrections:
             return draft
         for grant in wanted:
             record = record.with_grant(grant)
+        if fault_of(record.grants):
+            return draft  # a pod that is gone still has them there; its grant goes first
         if self.leading:
             detail = ", ".join(f"{grant.owner.namespace}/{grant.owner.name}" for grant in wanted)
             self._outbox.append(Report("corrected", node=record.node, detail=detail))

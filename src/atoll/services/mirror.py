@@ -118,7 +118,8 @@ class Mirror:
             case ShimSeen(node):
                 known = self.shims.get(node)
                 self.shims[node] = event
-                if known is None or known.commands != event.commands or node in self._lingering:
+                same = known and (known.commands, known.node_uid) == (event.commands, event.node_uid)
+                if not same or node in self._lingering:
                     self.mark(node)
                 return True
             case ConfigSeen(config):
@@ -279,7 +280,7 @@ class Mirror:
             given,
             lingering=lingering,
             stale="; ".join(filter(None, words)),
-            commands=shim.commands if shim else None,
+            commands=shim.commands if shim and shim.node_uid == facts.uid else None,
         )
         return view_of(books)
 
@@ -407,7 +408,7 @@ class Mirror:
         if name not in self.nodes or self.nodes[name].uid != uid:
             return False  # already another node of this name
         del self.nodes[name]
-        for of_node in (self._merged, self.agents, self.shims, self._silent):
+        for of_node in (self._merged, self.agents, self._silent):
             of_node.pop(name, None)
         self.mark(name)
         return True

@@ -80,8 +80,8 @@ class Scheduling:
         self._violations = Violations(self._mirror, self._outbox)
         self._corrections = Corrections(self._mirror, self._outbox)
         self._ledgers.contributions = [
-            self._corrections.contribute,
             self._releaser.contribute,
+            self._corrections.contribute,
             self._binder.contribute,
             self._violations.contribute,
         ]

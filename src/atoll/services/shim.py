@@ -76,8 +76,10 @@ class Shim:
                 self._configs_known = True
             case events.LedgerTold(record):
                 self._hear_ledger(record)
+                yield from self._try_again()
             case events.GuestTold(guest):
                 self._hear_guest(guest)
+                yield from self._try_again()
             case events.GuestGone(uid, version):
                 left = self._guests.pop(uid, None)
                 self._guests_version = newest(self._guests_version, version)
@@ -160,6 +162,16 @@ class Shim:
             return False
         return not self._known(fresh=False).grants
 
+    def _try_again(self) -> Iterator[ShimEffect]:
+        """What the read is to tell may have come by a watch meanwhile."""
+        waiting, self._waiting = self._waiting, []
+        for call in waiting:
+            reply = self._reply(call, fresh=False)
+            if reply is None:
+                self._waiting.append(call)
+            else:
+                yield reply
+
     def _read(self, told: events.ReadAgain) -> Iterator[ShimEffect]:
         self._reading = False
         waiting, self._waiting = self._waiting, []
@@ -210,8 +222,10 @@ class Shim:
         ours = frozenset(self._resources) if hints else frozenset[str]()
         sick = self._idle & set(config.quarantine) if hints else frozenset[str]()
         yield from self._relays.wanted(ours, frozenset(sick), now, strip=hints is Hints.STRIP)
-        lease = WriteLease(hints if hints and self._relays.serve(ours) else "", self._guests_version)
-        if self._said is None or lease.commands != self._said.commands:
+        served = hints if hints and self._relays.serve(ours) else ""
+        lease = WriteLease(served, self._guests_version, self._node.uid if self._node else "")
+        said = self._said
+        if said is None or (lease.commands, lease.node_uid) != (said.commands, said.node_uid):
             self._lease.now()
         if self._lease.start(now):
             self._said = lease

@@ -4,13 +4,13 @@ The checks know nothing of the service's memory. They look at each ledger write 
 wrong step is found where it is taken and not where it hurts.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from atoll.core.asking import request_of
 from atoll.core.books import holds_nothing
 from atoll.core.events import Kind, LedgerSeen, NodeGone, PodGone, PodSeen, WatchEvent
 from atoll.core.facts import PodFacts
-from atoll.core.ledger import Grant, LedgerRecord, fault_of
+from atoll.core.ledger import Grant, LedgerRecord, NodeMode, fault_of
 from atoll.core.request import GpuRequest, Policy
 from atoll.core.scope import Scope
 from atoll.core.topology import NodeTopology
@@ -74,7 +74,7 @@ class Checks:
             kept = new.of(grant.owner.uid)
             if kept is None and (why := self._still_needed(grant, new.node)):
                 raise Violation(f"5: ledger of {new.node} dropped the grant of {grant.owner.uid}, whose pod {why}")
-            if kept is not None and kept.uuids != grant.uuids:
+            if kept is not None and kept.uuids != grant.uuids and kept.node_mode is not NodeMode.COMMAND:
                 raise Violation(f"1: the grant of {grant.owner.uid} on {new.node} was moved while it may be in use")
         known = {grant.owner.uid for grant in old.grants}
         for grant in new.grants:
@@ -96,7 +96,8 @@ class Checks:
             s for uid, s in self._strangers.items() if (p := self._cluster.pods.get(uid)) and p.node == record.node
         ]
         known = since and self._timeline.now - min(since) > KNOWN_BY_ALL_S
-        if known and grant.policy is Policy.RESTRICTED and grant.uuids_known:
+        told = grant.node_mode is NodeMode.COMMAND  # its agent says which
+        if known and grant.policy is Policy.RESTRICTED and grant.uuids_known and not told:
             raise Violation(f"3: Restricted {grant.owner.uid} was granted beside a pod whose GPUs are not known")
 
     def _ended(self, grant: Grant) -> bool:
@@ -140,6 +141,8 @@ class Checks:
             return
         if any(owner == pod.uid for owner in holders.values()) or not grant.count:
             return
+        if grant.node_mode is NodeMode.COMMAND:
+            return  # who has what is known when the kubelet has let it in
         recorded = self._cluster.ledgers.get(node, LedgerRecord(node)).of(pod.uid)
         tampered = node in self._cluster.ledgers and self._cluster.ledgers[node].unreadable
         if not tampered and (recorded is None or recorded.uuids != grant.uuids):
@@ -177,6 +180,27 @@ class Checks:
             if not in_one_domain(self._machines[node], uuids, request.scopes, request.gpus):
                 raise Violation(f"3: Restricted {pod.uid} got {sorted(uuids)} on {node}, over several domains")
 
+    def commanded(self, pod: PodFacts, uuids: frozenset[str]) -> None:
+        """A pod got these GPUs through a shim: they are right by what it asked, whoever it changed places with."""
+        _, grant = self._cluster.allocations.get(pod.uid, (pod.node, None))
+        if grant is None or not grant.enforced:
+            self.disturbed(pod.node)
+            return
+        request = request_of(pod.ask)
+        if grant.policy is Policy.RESTRICTED and grant.uuids_known and isinstance(request, GpuRequest):
+            self._marks["commanded a Restricted pod"] += 1
+            self._marks["pods changed places"] += uuids != grant.uuids
+            if not in_one_domain(self._machines[pod.node], uuids, request.scopes, request.gpus):
+                raise Violation(f"3: Restricted {pod.uid} got {sorted(uuids)} on {pod.node}, over several domains")
+
+    def failed(self, pod: PodFacts) -> None:
+        """A commanded kubelet let a pod in that then got no GPUs."""
+        _, grant = self._cluster.allocations.get(pod.uid, (pod.node, None))
+        self._marks["a commanded pod failed"] += 1
+        calm = self._granted_at.get(pod.uid, 0.0) > self._disturbed.get(pod.node, -KNOWN_BY_ALL_S) + KNOWN_BY_ALL_S
+        if grant is not None and grant.enforced and grant.uuids_known and calm and pod.node not in self._replaced:
+            raise Violation(f"9: {pod.uid} failed on {pod.node}, where nothing had happened")
+
     def _keeps_closed(self, grant: Grant, name: str, strays: Collection[str]) -> bool:
         """Whether the grant is there for what its owner got, in the life that the node is in."""
         node = self._cluster.nodes[name]
@@ -197,6 +221,15 @@ class Checks:
         for holders in self._holders.values():
             for uuid in [uuid for uuid, owner in holders.items() if owner == uid]:
                 del holders[uuid]
+
+    def ledgers_are_true(self, got: Callable[[str], frozenset[str]]) -> None:
+        """On commanded nodes every ledger says what its owners really have (at rest)."""
+        for record in self._cluster.ledgers.values():
+            for grant in record.grants:
+                uid = grant.owner.uid
+                told = grant.node_mode is NodeMode.COMMAND and grant.uuids_known and uid in self._cluster.pods
+                if told and got(uid) and got(uid) != grant.uuids and record.node not in self._replaced:
+                    raise Violation(f"2: {uid} has {sorted(got(uid))}, and the ledger says {sorted(grant.uuids)}")
 
     def all_recorded(self) -> None:
         """Every pod that runs by a Binding of ours has its grant (at rest; a person may have deleted ledgers)."""

@@ -62,6 +62,9 @@ class Faults:
             self._reboot,
             self._plugin_errs,
             self._plugin_restarts,
+            self._shim_restarts,
+            self._kubelet_restarts,
+            self._shim_and_kubelet_restart,
         )
         for kind in kinds:
             if self.rng.random() < 0.3:
@@ -178,10 +181,29 @@ class Faults:
         self._later(20.0, 60.0, lambda: self.side.erring.discard(name))
 
     def _plugin_restarts(self) -> None:
-        agent = self.side.agents.get(self._node())
+        name = self._node()
+        if (shim := self.side.shims.get(name)) is not None:
+            shim.plugin_restarts(self.rng.uniform(0.1, 15.0))
+        agent = self.side.agents.get(name)
         if agent is not None:
             agent.sees_plugin(running=False)
             self._later(1.0, 15.0, lambda: agent.sees_plugin(running=True))
+
+    def _shim_restarts(self) -> None:
+        shim = self.side.shims.get(self._node())
+        if shim is not None:
+            shim.stop()
+            self._later(0.1, 15.0, shim.start)
+
+    def _kubelet_restarts(self) -> None:
+        shim = self.side.shims.get(self._node())
+        if shim is not None:
+            shim.kubelet_restarts()
+
+    def _shim_and_kubelet_restart(self) -> None:
+        self._shim_restarts()
+        self._kubelet_restarts()
+        self._plugin_restarts()
 
     def _reboot(self) -> None:
         name = self._node()

@@ -242,7 +242,14 @@ class FakeKubelets:
             return
         taken = sum(gpus for node, gpus in self._admitted.values() if node == pod.node)
         enough = taken + pod_gpus(pod) <= self._cluster.nodes[pod.node].allocatable
-        if not enough or not self._side.admit(pod):
+        if not enough:
+            self._let_in(pod, admitted=False)
+        else:
+            self._side.admit(pod, lambda admitted: self._let_in(pod, admitted=admitted))
+
+    def _let_in(self, pod: PodFacts, *, admitted: bool) -> None:
+        uid = pod.uid
+        if not admitted:
             self._marks["kubelet rejected a pod"] += 1
             self._end(uid)
             return

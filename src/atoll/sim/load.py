@@ -5,6 +5,7 @@ from random import Random
 
 from atoll.core.asking import POLICY, SCOPE
 from atoll.core.books import holds_nothing, pod_gpus
+from atoll.core.events import Kind, PodSeen, WatchEvent
 from atoll.core.facts import PodFacts
 from atoll.core.request import ContainerAsk, ContainerKind, PodAsk
 from atoll.sim.api import FakeCluster
@@ -25,6 +26,16 @@ class Load:
         self._cluster, self._timeline, self._rng = cluster, timeline, rng
         self._kubelets, self._pool = kubelets, pool
         self.endless: set[str] = set()  # pods that never end by themselves
+        self._hasty = rng.choice((0.0, 0.0, 0.2))  # share of the pods that are deleted as soon as they have a node
+        self._bound: set[str] = set()
+        cluster.watchers.append(self._told)
+
+    def _told(self, _: Kind, event: WatchEvent) -> None:
+        if isinstance(event, PodSeen) and event.pod.node and event.pod.uid not in self._bound:
+            uid = event.pod.uid
+            self._bound.add(uid)
+            if self._rng.random() < self._hasty:
+                self._timeline.after(self._rng.uniform(0.0, 0.6), lambda: self._cluster.drop_pod(uid))
 
     def start(self) -> None:
         for n in range(self._rng.randint(6, 16)):

@@ -5,37 +5,43 @@ pod's GPUs to the next one that it admits.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from atoll.core.books import pod_gpus
 from atoll.core.facts import Inventory, PodFacts, Source, StockParts
 from atoll.core.gpuset import mask_of, positions
+from atoll.core.ledger import NodeMode
 from atoll.core.outcomes import OutcomeTable, Unpredictable, setup_of
 from atoll.core.shape import canonical
 from atoll.core.topology import Health, NodeTopology
 from atoll.models.setup import predicted
+from atoll.sim.admission import Admission, Done
 from atoll.sim.agents import AgentProcess, FakeNode
 from atoll.sim.api import FakeCluster
 from atoll.sim.clock import Timeline
 from atoll.sim.net import Marks, Weather
+from atoll.sim.shims import ShimProcess
 
 POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
 OLD_KUBELET_SHARE = 0.3
 """Of the runs, in which kubelets write nothing of GPUs into the status of pods."""
 
 Started = Callable[[PodFacts, frozenset[str], float | None], None]
+Commanded = Callable[[PodFacts, frozenset[str]], None]
 
 
 @dataclass(slots=True)
 class NodeSide:
-    """All nodes. Without `observed` nobody tells what hands out GPUs, and inventories are published by hand.
+    """All nodes. Without a mode nobody tells what hands out GPUs, and inventories are published by hand.
 
     Attributes:
         machines: how each node really is. sick: GPUs by position that its kubelet does not give.
         started: told of every pod that got GPUs, with their UUIDs, and since when the pod is deleted that still runs
             on one of them.
-        disturbed: told of nodes whose usable GPUs change. agents: by node, where nodes are observed.
+        commanded: told of every pod that got GPUs through a shim, with their UUIDs. failed: of every one that did not.
+        disturbed: told of nodes whose usable GPUs change.
+        agents: by node, where somebody tells of it. shims: where nodes are commanded.
         hung: nodes whose driver does not answer. erring: nodes whose parts give whatever they like.
         strays: UIDs of pods that got what nobody could foresee.
     """
@@ -47,10 +53,13 @@ class NodeSide:
     weather: Weather
     marks: Marks
     log: Callable[[str, object], None]
-    observed: bool
+    mode: NodeMode | None
     started: list[Started] = field(default_factory=list)
     disturbed: list[Callable[[str], None]] = field(default_factory=list)
     agents: dict[str, AgentProcess] = field(default_factory=dict)
+    shims: dict[str, ShimProcess] = field(default_factory=dict)
+    commanded: list[Commanded] = field(default_factory=list)
+    failed: list[Callable[[PodFacts], None]] = field(default_factory=list)
     hung: set[str] = field(default_factory=set)
     erring: set[str] = field(default_factory=set)
     strays: set[str] = field(default_factory=set)
@@ -62,9 +71,12 @@ class NodeSide:
     _told: dict[str, frozenset[str]] = field(default_factory=dict)
     _parts: dict[str, StockParts] = field(default_factory=dict)
     _now: dict[str, NodeTopology] = field(default_factory=dict)
+    _statused: set[str] = field(default_factory=set)
+    _admission: Admission = field(init=False)
 
     def __post_init__(self) -> None:
         self.silent_status = self.rng.random() < OLD_KUBELET_SHARE
+        self._admission = Admission(self.cluster, self.rng, self.shims, self._free, self._settled)
 
     def publish(self, name: str, topology: NodeTopology) -> None:
         """The machine is like this now; a person writes it down, or an agent sees it."""
@@ -74,9 +86,8 @@ class NodeSide:
         sick = mask_of(n for n, device in enumerate(canonical(topology).devices) if device.health is not Health.HEALTHY)
         if sick != self.sick.get(name, 0):
             self.sick[name] = sick
-            for tell in self.disturbed:
-                tell(name)
-        if not self.observed:
+            self._disturb(name)
+        if self.mode is None:
             self.cluster.put_inventory(Inventory(name, node.uid, Source.PUBLISHED, topology))
             return
         self._now[name] = topology
@@ -87,6 +98,61 @@ class NodeSide:
             )
             self.agents[name].start()
         self.agents[name].poke()
+        if self.mode is NodeMode.COMMAND and name not in self.shims:
+            self.shims[name] = self._shim(name)
+            self.shims[name].start()
+
+    def _shim(self, name: str) -> ShimProcess:
+        return ShimProcess(
+            name,
+            self.cluster,
+            self.timeline,
+            self.rng,
+            self.weather,
+            self.marks,
+            self.log,
+            devices=lambda: tuple(sorted(self._all(name))),
+            admitted=self._statused.__contains__,
+            serves=lambda *, up: self._offered(name, up=up),
+            troubled=lambda: self._disturb(name),
+        )
+
+    def _offered(self, name: str, *, up: bool) -> None:
+        """The kubelet knows devices, or none; its Node says so a moment later."""
+        gpus = len(self._all(name)) - self.sick.get(name, 0).bit_count() if up else 0
+
+        def say() -> None:
+            node = self.cluster.nodes.get(name)
+            if node is not None and node.allocatable != gpus:
+                self.cluster.put_node(replace(node, allocatable=gpus))
+
+        if not up:
+            self._disturb(name)
+        self.timeline.after(self.rng.uniform(0.01, 1.0), say)
+
+    def _disturb(self, name: str) -> None:
+        for tell in self.disturbed:
+            tell(name)
+
+    def _all(self, name: str) -> frozenset[str]:
+        return frozenset(device.uuid or "" for device in self.machines[name].devices)
+
+    def _free(self, name: str) -> frozenset[str]:
+        """What its kubelet may give."""
+        taken = mask_of(n for gpus in self._held_on(name).values() for n in positions(gpus))
+        everything = (1 << len(self.machines[name].devices)) - 1
+        return self._uuids(name, everything & ~taken & ~self.sick.get(name, 0))
+
+    def _settled(self, pod: PodFacts, uuids: frozenset[str]) -> None:
+        """A commanded pod has got its GPUs."""
+        place = {device.uuid: n for n, device in enumerate(canonical(self.machines[pod.node]).devices)}
+        if not uuids <= place.keys():
+            return  # the machine was made anew meanwhile
+        gpus = mask_of(place[uuid] for uuid in uuids)
+        self._held_on(pod.node)[pod.uid] = self._running_on(pod.node)[pod.uid] = gpus
+        for tell in self.commanded:
+            tell(pod, uuids)
+        self.timeline.after(self.rng.uniform(0.05, 1.5), lambda: self._status(pod.uid))
 
     @property
     def winding_down(self) -> bool:
@@ -99,6 +165,8 @@ class NodeSide:
         for agent in self.agents.values():
             agent.start()
             agent.sees_plugin(running=True)
+        for shim in self.shims.values():
+            shim.start()
 
     # What an agent finds on its node.
 
@@ -122,10 +190,19 @@ class NodeSide:
 
     # What its kubelet does.
 
-    def admit(self, pod: PodFacts) -> bool:
-        """Give the pod GPUs as the node's parts may; False where they fail it."""
-        if not self.observed or not pod_gpus(pod):
-            return True
+    def admit(self, pod: PodFacts, done: Done) -> None:
+        """Give the pod GPUs as the node's parts may; `done` is told whether they do."""
+        if self.mode is NodeMode.COMMAND and pod_gpus(pod):
+            self._admission.admit(pod, lambda lets_in: self._visited(pod, done, lets_in=lets_in))
+        else:
+            done(self.mode is None or not pod_gpus(pod) or self._chooses(pod))
+
+    def _visited(self, pod: PodFacts, done: Done, *, lets_in: bool) -> None:
+        for tell in self.failed if not lets_in else ():
+            tell(pod)
+        done(lets_in)
+
+    def _chooses(self, pod: PodFacts) -> bool:
         taken = mask_of(n for gpus in self._held_on(pod.node).values() for n in positions(gpus))
         count = len(self.machines[pod.node].devices)
         free = (1 << count) - 1 & ~taken & ~self.sick.get(pod.node, 0)
@@ -178,6 +255,7 @@ class NodeSide:
         pod = self.cluster.pods.get(uid)
         if pod is None or pod.ended:
             return
+        self._statused.add(uid)
         if not self.silent_status:
             self._told[uid] = self.got(uid)
         self.cluster.put_pod(pod)

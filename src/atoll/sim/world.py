@@ -29,8 +29,8 @@ from atoll.sim.net import Marks
 from atoll.sim.node_side import NodeSide
 
 CHAOS_S, HEALED_S, QUIET_S = 45.0, 240.0, 8.0
-OBSERVED_SHARE = 0.4
-"""Of the runs, in which nodes are observed."""
+OBSERVED_SHARE, COMMANDED_SHARE = 0.4, 0.35
+"""Of the runs, in which nodes are observed, and in which they are commanded."""
 
 BOARDS = (((4, 4), 0), ((2, 2, 2, 2), 2), ((8,), 0), ((3, 5), 0), ((4,), 0))
 """(GPUs per NUMA node, sockets or 0 for one per NUMA node)"""
@@ -58,7 +58,9 @@ class World:
         self.scheduler = FakeScheduler(
             self.cluster, self.timeline, self.chance["scheduler"], self.pool, self.instances, self.marks, self.log
         )
-        observed = self.chance["observe"].random() < OBSERVED_SHARE
+        luck = self.chance["observe"].random()
+        observed = NodeMode.OBSERVE if luck < OBSERVED_SHARE else None
+        mode = NodeMode.COMMAND if luck > 1 - COMMANDED_SHARE else observed
         self.side = NodeSide(
             self.cluster,
             self.timeline,
@@ -67,10 +69,12 @@ class World:
             self.weather,
             self.marks,
             self.log,
-            observed=observed,
+            mode=mode,
         )
         self.side.started.append(self.checks.started)
         self.side.disturbed.append(self.checks.disturbed)
+        self.side.commanded.append(self.checks.commanded)
+        self.side.failed.append(self.checks.failed)
         self.kubelets = FakeKubelets(self.cluster, self.timeline, self.chance["kubelet"], self.side, self.marks)
         self.faults = Faults(
             self.cluster,
@@ -107,7 +111,7 @@ class World:
             NodeConfigObject(
                 "all",
                 enforcement=Enforcement.ENFORCE if enforced else Enforcement.SHADOW,
-                mode=NodeMode.OBSERVE if self.side.observed else None,
+                mode=self.side.mode,
                 on_violation=rng.choice((None, OnViolation.EVICT, *OnViolation)),
             )
         )
@@ -145,6 +149,7 @@ class World:
                 unserved = [pod.uid for pod in self._unserved()]
                 raise Violation(f"6: {unserved} still wait for GPUs that are free" if unserved else "7: never at rest")
         self.checks.all_recorded()
+        self.checks.ledgers_are_true(self.side.got)
         self.checks.no_leaks(self.side.strays)
         self.checks.one_eviction_per_life()
         self._must_equal_a_rebuild()

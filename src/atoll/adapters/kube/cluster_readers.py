@@ -92,7 +92,8 @@ def _lease_seen(lease: wire.Lease) -> AgentSeen | ShimSeen | None:
     if name.startswith(names.SHIM_LEASE_PREFIX):
         commands = told.get(names.COMMANDS, "")
         hints = Hints(commands) if commands in set(Hints) else None
-        return ShimSeen(name.removeprefix(names.SHIM_LEASE_PREFIX), renewed, hints, pods_version)
+        node_uid = told.get(names.NODE_UID, "")[:MOMENT_MAX]
+        return ShimSeen(name.removeprefix(names.SHIM_LEASE_PREFIX), renewed, hints, pods_version, node_uid)
     return None
 
 

@@ -30,7 +30,8 @@ AGENT_LABELS = {"app.kubernetes.io/name": "atoll", "app.kubernetes.io/component"
 SHIM_LEASE_PREFIX = "atoll-shim."
 SHIM_LABELS = {"app.kubernetes.io/name": "atoll", "app.kubernetes.io/component": "shim"}
 COMMANDS = "atoll.dev/commands"
-"""Of a shim's Lease: strip or keep, where it answers the kubelet in the device plugin's place."""
+NODE_UID = "atoll.dev/node-uid"
+"""Of a shim's Lease: strip or keep, where it answers the kubelet in the device plugin's place; and of which Node."""
 
 DATA_VERSION = 1
 """Of the recorded JSON: the ledger's spec and the allocation annotation."""

@@ -45,7 +45,7 @@ class Playground:
             self.cluster, self._timeline, chance["scheduler"], Pool(), [self._atoll], marks, lambda _who, _what: None
         )
         side = NodeSide(
-            self.cluster, self._timeline, chance["nodes"], {}, fine, marks, lambda _who, _what: None, observed=False
+            self.cluster, self._timeline, chance["nodes"], {}, fine, marks, lambda _who, _what: None, mode=None
         )
         self._kubelets = FakeKubelets(self.cluster, self._timeline, chance["kubelet"], side, marks)
         self.cluster.put_config(NodeConfigObject("all", enforcement=Enforcement.ENFORCE))

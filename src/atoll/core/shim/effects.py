@@ -63,11 +63,12 @@ class WriteLease:
 
     Attributes:
         commands: "strip" or "keep" where it answers the kubelet, "" where the plugins do.
-        pods_version: of the pods, up to which it has heard everything.
+        pods_version: of the pods, up to which it has heard everything. node_uid: of the Node that it speaks of.
     """
 
     commands: str
     pods_version: str
+    node_uid: str
 
 
 @dataclass(frozen=True, slots=True)

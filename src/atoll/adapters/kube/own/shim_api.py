@@ -46,22 +46,18 @@ class KubeShimApi:
     def __init__(self, client: KubeClient, node: str, namespace: str, me: str, resources: tuple[str, ...]) -> None:
         self._client, self._node, self._namespace, self._me = client, node, namespace, me
         self._resources = resources
-        self._uid = ""
 
-    async def watch(self) -> AsyncIterator[ApiEvent]:
-        async for event in watch(self._client, self._readers()):
-            if isinstance(event, NodeTold):
-                self._uid = event.node.uid
-            yield event
+    def watch(self) -> AsyncIterator[ApiEvent]:
+        return watch(self._client, self._readers())
 
     async def perform(self, effect: ApiEffect) -> ReadAgain | LeaseWritten:
         try:
             match effect:
                 case Read():
                     return await self._read()
-                case WriteLease(commands, version):
-                    told = {names.COMMANDS: commands, names.PODS_VERSION: version}
-                    lease, node = (self._namespace, names.shim_lease(self._node)), (self._node, self._uid)
+                case WriteLease(commands, version, uid):
+                    told = {names.COMMANDS: commands, names.PODS_VERSION: version, names.NODE_UID: uid}
+                    lease, node = (self._namespace, names.shim_lease(self._node)), (self._node, uid)
                     return LeaseWritten(await say(self._client, lease, self._me, node, names.SHIM_LABELS, told))
         except _NO_ANSWER as error:
             why = str(error) or f"no answer within {READ_S:g} s"
