@@ -122,19 +122,21 @@ def test_every_admission_policy_fails_closed_and_is_in_force_everywhere():
 
     policies = {each["metadata"]["name"]: each["spec"] for each in objects if each["kind"].endswith("Policy")}
     bindings = [each["spec"] for each in objects if each["kind"].endswith("PolicyBinding")]
-    assert list(policies) == ["ledgers.atoll.dev", "answers.atoll.dev", "agents.atoll.dev"]
+    assert list(policies) == ["ledgers.atoll.dev", "answers.atoll.dev", "agents.atoll.dev", "shims.atoll.dev"]
     assert bindings == [{"policyName": name, "validationActions": ["Deny"]} for name in policies]
     assert {policy["failurePolicy"] for policy in policies.values()} == {"Fail"}
     assert {each["apiVersion"] for each in objects} == {"admissionregistration.k8s.io/v1"}
 
 
 def test_admission_names_the_given_accounts_and_namespace():
-    objects = printed("admission", "--namespace", "gpu", "--service-account", "robot", "--agent-account", "scout")
+    accounts = ("--service-account", "robot", "--agent-account", "scout", "--shim-account", "herald")
+    objects = printed("admission", "--namespace", "gpu", *accounts)
 
     text = yaml.safe_dump(objects, width=10_000)
-    accounts = {"system:serviceaccount:gpu:robot", "system:serviceaccount:gpu:scout"}
-    assert set(re.findall(r'"(system:serviceaccount:.*?)"', text)) == accounts
+    named = {f"system:serviceaccount:gpu:{name}" for name in ("robot", "scout", "herald")}
+    assert set(re.findall(r'"(system:serviceaccount:.*?)"', text)) == named
     assert '"gpu/atoll-agent."' in text
+    assert '"gpu/atoll-shim."' in text
     assert "kube-system" not in text
 
 
@@ -145,8 +147,9 @@ def test_admission_sets_pods_without_an_answer_aside_before_it_looks_at_a_rule()
     assert all(f'"{answer}"' in asides["answered"] for answer in names.ANSWERED)
 
 
-def test_an_agent_with_the_account_of_the_scheduler_side_is_refused():
-    result = CliRunner().invoke(app, ["admission", "--service-account", "one", "--agent-account", "one"])
+@pytest.mark.parametrize("option", ["--agent-account", "--shim-account"])
+def test_who_runs_on_nodes_with_the_account_of_the_scheduler_side_is_refused(option: str):
+    result = CliRunner().invoke(app, ["admission", "--service-account", "one", option, "one"])
 
     assert result.exit_code == 2
     assert "is held to no node" in " ".join(result.output.replace("│", " ").split())
@@ -272,6 +275,32 @@ def test_kubelets_that_sign_for_themselves_are_known_by_their_certificate_alone(
     assert [each["hostPath"]["path"] for each in volumes if "pki" in each["hostPath"]["path"]] == [
         "/var/lib/kubelet/pki/kubelet.crt"
     ]
+
+
+def test_a_shim_reads_what_was_granted_and_writes_its_lease_alone():
+    objects = printed("shim-rbac", "--namespace", "gpu", "--service-account", "robot")
+
+    (cluster,) = (each["rules"] for each in objects if each["kind"] == "ClusterRole")
+    (own,) = (each["rules"] for each in objects if each["kind"] == "Role")
+    assert {verb for each in cluster for verb in each["verbs"]} == {"get", "list", "watch"}
+    assert own == [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create", "patch"]}]
+    assert {each["metadata"].get("namespace", "gpu") for each in objects} == {"gpu"}
+
+
+def test_the_shims_daemon_set_sees_two_folders_of_the_host_and_runs_without_privileges():
+    (daemon_set,) = (each for each in printed("shim", "--image", "example.com/atoll:1") if each["kind"] == "DaemonSet")
+
+    pod = daemon_set["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert {each["hostPath"]["path"] for each in pod["volumes"]} == {
+        "/var/lib/kubelet/device-plugins",
+        "/var/lib/atoll/device-plugins",
+    }
+    assert {each["mountPath"] for each in container["volumeMounts"]} == {
+        each["hostPath"]["path"] for each in pod["volumes"]
+    }
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert container["args"] == ["shim", "--namespace", "kube-system"]
 
 
 def test_an_agent_runs_on_the_nodes_of_a_label():

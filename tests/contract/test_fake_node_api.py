@@ -11,6 +11,7 @@ import pytest
 from atoll.core.agent.effects import ApiEffect
 from atoll.core.agent.events import Outcome, WatchedEvent
 from atoll.core.facts import NodeFacts, PodFacts
+from atoll.core.ledger import NodeMode
 from atoll.core.request import ContainerAsk, PodAsk
 from atoll.sim.agents import FakeNode
 from atoll.sim.api import FakeCluster
@@ -26,7 +27,7 @@ class FakeNodeApi:
 
     def __init__(self, cluster: FakeCluster) -> None:
         side = NodeSide(
-            cluster, Timeline(), Random(0), {}, Weather(), Counter(), lambda _who, _what: None, observed=True
+            cluster, Timeline(), Random(0), {}, Weather(), Counter(), lambda _who, _what: None, mode=NodeMode.OBSERVE
         )
         self._cluster, self._node = cluster, FakeNode(node_api.NODE, cluster, side)
 

@@ -30,6 +30,10 @@ class CommandedSite(Site):
         """Wait until the ledger says what the pod got, where it has changed places."""
         wait_until(lambda: self.granted(name) == uuids, f"the ledger to know what {name} got", 20)
 
+    def open(self) -> bool:
+        """Whether every node takes Restricted pods."""
+        return not closed(self.atoll.metrics())
+
     def check(self) -> None:
         """Nobody failed, no GPU twice, no Restricted pod over two islands, and everybody has what the ledger says."""
         held: dict[str, str] = {}
@@ -74,7 +78,7 @@ def commanded_site(policies: Sequence[str], hints: Sequence[str] = ("strip",)) -
             agent.start()
         for name in nodes:
             wait_until(lambda name=name: site.told(name), f"{name} to be told of", 60)  # type: ignore[misc]
-        wait_until(lambda: not closed(site.atoll.metrics()), "every node to be open", 60, site.atoll.metrics)
+        wait_until(site.open, "every node to be open", 60, site.atoll.metrics)
         yield site
         for node in nodes.values():
             node.stop()

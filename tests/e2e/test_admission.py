@@ -213,7 +213,7 @@ def test_an_agent_writes_nothing_of_another_node(scene: Scene, what: str) -> Non
 def test_an_agent_deletes_nothing(scene: Scene, node: str) -> None:
     message = scene.refusal("agent@n1", deletes(f"{names.GPU_NODES}/{node}"))
 
-    assert "denied request: an agent deletes nothing" in message
+    assert "denied request: the agent of a node deletes nothing" in message
 
 
 def test_an_agent_tells_its_own_node_and_that_it_lives(scene: Scene) -> None:

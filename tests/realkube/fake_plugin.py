@@ -3,6 +3,7 @@
 It prefers what NVIDIA's own allocator prefers, asked in the order in which the kubelet lists the devices.
 """
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
@@ -61,6 +62,7 @@ class FakePlugin:
     version: int = 0
     stopping: bool = False
     followed: threading.Event = field(default_factory=threading.Event)
+    starting: threading.Lock = field(default_factory=threading.Lock)
 
     def start(self) -> None:
         """Serve, then register: the kubelet calls back before it answers."""
@@ -90,12 +92,18 @@ class FakePlugin:
             known = _made(self.folder / "kubelet.sock")
             while not self.followed.wait(0.1):
                 made = _made(self.folder / "kubelet.sock")
-                if made is not None and made != known:
-                    self.stop()
-                    self.start()
-                known = made
+                if made is None or made == known:
+                    continue
+                with contextlib.suppress(grpc.RpcError):  # it went again: the next one is seen, or this one tried again
+                    self.restart()
+                    known = made
 
         threading.Thread(target=look, daemon=True).start()
+
+    def restart(self) -> None:
+        with self.starting:
+            self.stop()
+            self.start()
 
     def stop(self) -> None:
         self.stopping = True

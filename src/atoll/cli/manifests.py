@@ -48,14 +48,19 @@ def admission(
     agent_account: Annotated[
         str, typer.Option(metavar="NAME", callback=object_name, help="As which the agents on the nodes run.")
     ] = node_side.AGENT_ACCOUNT,
+    shim_account: Annotated[
+        str, typer.Option(metavar="NAME", callback=object_name, help="As which the shims on the nodes run.")
+    ] = command_mode.SHIM_ACCOUNT,
 ) -> None:
     """Print admission policies: who writes ledgers, what Atoll answers on pods, and a node's inventory."""
-    if agent_account == service_account:
-        raise typer.BadParameter(
-            f"found {quoted(agent_account)} for both; an agent with the rights of `atoll serve` is held to no node",
-            param_hint="--agent-account",
-        )
-    typer.echo(made.yaml_of(policies.admission(namespace, service_account, agent_account)), nl=False)
+    for account, what in ((agent_account, "agent"), (shim_account, "shim")):
+        if account == service_account:
+            raise typer.BadParameter(
+                f"found {quoted(account)} for both; the {what} of a node with the rights of `atoll serve` is held to "
+                "no node",
+                param_hint=f"--{what}-account",
+            )
+    typer.echo(made.yaml_of(policies.admission(namespace, service_account, agent_account, shim_account)), nl=False)
 
 
 @app.command()
@@ -114,17 +119,9 @@ def agent(
     ] = False,
 ) -> None:
     """Print the DaemonSet of `atoll agent`, with its service account and roles."""
-    if not IMAGE.fullmatch(image):
-        raise typer.BadParameter(
-            f"found {quoted(image)}; wanted is an image, e.g. example.com/atoll:1.0", param_hint="--image"
-        )
-    if not _LABEL.fullmatch(node_label):
-        raise typer.BadParameter(
-            f"found {quoted(node_label)}; wanted is KEY=VALUE, e.g. {node_side.GPU_NODES}", param_hint="--node-label"
-        )
     objects = node_side.agent(
-        image,
-        nodes=node_label,
+        _image(image),
+        nodes=_label(node_label),
         namespace=namespace,
         account=service_account,
         runtime_class=object_name(runtime_class) if runtime_class else "",
@@ -144,6 +141,41 @@ def shim_rbac(
 ) -> None:
     """Print the service account of `atoll shim` and exactly the roles it needs."""
     typer.echo(made.yaml_of(command_mode.shim_rbac(namespace, service_account)), nl=False)
+
+
+@app.command()
+def shim(
+    *,
+    image: Annotated[str, typer.Option(metavar="IMAGE", help="A container image whose entry point is `atoll`.")],
+    namespace: Annotated[
+        str, typer.Option(metavar="NAME", callback=object_name, help="Of DaemonSet, service account and Leases.")
+    ] = made.NAMESPACE,
+    service_account: Annotated[
+        str, typer.Option(metavar="NAME", callback=object_name, help="As which `atoll shim` runs.")
+    ] = command_mode.SHIM_ACCOUNT,
+    node_label: Annotated[
+        str, typer.Option(metavar="KEY=VALUE", help="Of the nodes that it runs on.")
+    ] = node_side.GPU_NODES,
+) -> None:
+    """Print the DaemonSet of `atoll shim`, with its service account and roles."""
+    objects = command_mode.shim(_image(image), namespace=namespace, account=service_account, nodes=_label(node_label))
+    typer.echo(made.yaml_of(objects), nl=False)
+
+
+def _image(given: str) -> str:
+    if not IMAGE.fullmatch(given):
+        raise typer.BadParameter(
+            f"found {quoted(given)}; wanted is an image, e.g. example.com/atoll:1.0", param_hint="--image"
+        )
+    return given
+
+
+def _label(given: str) -> str:
+    if not _LABEL.fullmatch(given):
+        raise typer.BadParameter(
+            f"found {quoted(given)}; wanted is KEY=VALUE, e.g. {node_side.GPU_NODES}", param_hint="--node-label"
+        )
+    return given
 
 
 @app.command()

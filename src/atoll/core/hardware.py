@@ -3,12 +3,15 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from atoll.core.facts import Inventory, NodeConfig, StockParts
+from atoll.core.facts import Hints, Inventory, NodeConfig, StockParts
 from atoll.core.gpuset import mask_of
 from atoll.core.ledger import NodeMode
 from atoll.core.outcomes import OutcomeTable, Predict, Unpredictable, setup_of, unmodelled
 from atoll.core.shape import Shape, shape_of
 from atoll.core.topology import Health
+
+NO_POLICY = "none"
+"""Of a Topology Manager that moves nothing."""
 
 NO_AGENT = Unpredictable(("no agent tells what hands out GPUs here",))
 
@@ -84,11 +87,11 @@ def hardware_of(
         boot_id=inventory.boot_id,
         stale=f"its agent could not ask the machine: {inventory.stale}" if inventory.stale else "",
         life=_life(inventory),
-        gates=tuple(_not_commanded(inventory)) if config.mode is NodeMode.COMMAND else (),
+        gates=tuple(_not_commanded(inventory, config.hints)) if config.mode is NodeMode.COMMAND else (),
     )
 
 
-def _not_commanded(inventory: Inventory) -> Iterator[str]:
+def _not_commanded(inventory: Inventory, hints: Hints) -> Iterator[str]:
     """Why nobody can command which GPUs the node gives, or see which it gave."""
     parts = inventory.parts
     if parts is None:
@@ -100,6 +103,9 @@ def _not_commanded(inventory: Inventory) -> Iterator[str]:
         yield f"GPUs are shared ({parts.sharing}): two that a pod gets may be replicas of one"
     if parts.dra:
         yield f"{parts.dra} hands out the same GPUs, and the device plugin does not know of it"
+    if hints is Hints.KEEP and parts.policy != NO_POLICY:
+        policy = parts.policy or "unknown"
+        yield f"with hints: keep its Topology Manager ({policy}) has a say, which is not modelled"
 
 
 def _life(inventory: Inventory) -> str:

@@ -7,7 +7,7 @@ often wider than they should be. What is prevented then:
 - A pod claims a grant that it never got, or loses sight of its own, for whoever reads annotations: by its template, an
   update, its status, or a Binding. Only the scheduler side sets, changes or removes what Atoll answers.
 - One node that was broken into speaks for all: with its agent's token it tells other nodes' GPUs, or that a dead agent
-  lives. An agent writes the objects of the node that its token names, and deletes none.
+  lives. An agent writes the objects of the node that its token names, and deletes none; a shim, its Lease alone.
 
 Not prevented: whoever gets a token of the scheduler side, may impersonate it, or runs pods under these accounts.
 
@@ -22,12 +22,13 @@ import json
 
 from atoll.adapters.kube.manifests import NAMESPACE, SERVICE_ACCOUNT, Manifest
 from atoll.adapters.kube.manifests_agent import AGENT_ACCOUNT
-from atoll.adapters.kube.names import ANSWERED, GROUP, agent_lease
+from atoll.adapters.kube.manifests_shim import SHIM_ACCOUNT
+from atoll.adapters.kube.names import ANSWERED, GROUP, agent_lease, shim_lease
 
 NODE_CLAIM = "authentication.kubernetes.io/node-name"
 """In the tokens that the kubelet fetches for a pod: the node that the pod is on."""
 
-LEDGERS, ANSWERS, AGENTS = f"ledgers.{GROUP}", f"answers.{GROUP}", f"agents.{GROUP}"
+LEDGERS, ANSWERS, AGENTS, SHIMS = (f"{whose}.{GROUP}" for whose in ("ledgers", "answers", "agents", "shims"))
 _API_VERSION = "admissionregistration.k8s.io/v1"
 _WRITES = ["CREATE", "UPDATE", "DELETE"]
 _USER = "request.userInfo.?username.orValue('')"
@@ -38,17 +39,27 @@ _MAY_DELETE_THE_KIND = (
 
 
 def admission(
-    namespace: str = NAMESPACE, service_account: str = SERVICE_ACCOUNT, agent_account: str = AGENT_ACCOUNT
+    namespace: str = NAMESPACE,
+    service_account: str = SERVICE_ACCOUNT,
+    agent_account: str = AGENT_ACCOUNT,
+    shim_account: str = SHIM_ACCOUNT,
 ) -> list[Manifest]:
     """The policies, each with the binding that puts it in force everywhere.
 
     Args:
         namespace: of both accounts, and of the agents' Leases.
         service_account: as which `atoll serve` runs.
-        agent_account: as which the agents run; another than the scheduler side's.
+        agent_account, shim_account: as which agents and shims run; others than the scheduler side's.
     """
-    scheduler_side, agent = (_user(namespace, account) for account in (service_account, agent_account))
-    policies = [_ledgers(scheduler_side), _answers(scheduler_side), _agents(namespace, agent)]
+    scheduler_side, agent, shim = (
+        _user(namespace, account) for account in (service_account, agent_account, shim_account)
+    )
+    policies = [
+        _ledgers(scheduler_side),
+        _answers(scheduler_side),
+        _agents(namespace, agent),
+        _shims(namespace, shim),
+    ]
     return [each for policy in policies for each in (policy, _in_force(policy))]
 
 
@@ -92,28 +103,55 @@ def _answers(scheduler_side: str) -> Manifest:
 
 def _agents(namespace: str, agent: str) -> Manifest:
     lease = f"{namespace}/{agent_lease('')}"
-    own = f"(request.resource.resource == 'leases' ? {_text(lease)} : '/') + variables.node"
-    written = "request.?namespace.orValue('') + '/' + (object == null ? '' : object.metadata.name)"
-    return _policy(
+    return _of_one_node(
         AGENTS,
-        rules=[
-            _rule(GROUP, ["gpunodes", "gpunodes/*"], _WRITES),
-            _rule("coordination.k8s.io", ["leases"], _WRITES),
-        ],
-        conditions={"an-agent": f"{_USER} == {_text(agent)}"},
+        "agent",
+        agent,
+        rules=[_rule(GROUP, ["gpunodes", "gpunodes/*"], _WRITES)],
+        own=f"(request.resource.resource == 'leases' ? {_text(lease)} : '/') + variables.node",
+        only="the GPUNode and the Lease",
+        said=f"' writes only the GPUNode ' + variables.node + ' and the Lease ' + {_text(lease)} + variables.node",
+    )
+
+
+def _shims(namespace: str, shim: str) -> Manifest:
+    lease = f"{namespace}/{shim_lease('')}"
+    return _of_one_node(
+        SHIMS,
+        "shim",
+        shim,
+        rules=[],
+        own=f"{_text(lease)} + variables.node",
+        only="the Lease",
+        said=f"' writes only the Lease ' + {_text(lease)} + variables.node",
+    )
+
+
+def _of_one_node(
+    policy: str, what: str, user: str, *, rules: list[Manifest], own: str, only: str, said: str
+) -> Manifest:
+    """Whoever has this account writes what belongs to the node that his token names, and deletes nothing.
+
+    Args:
+        rules: beside Leases. own: namespace and name of what he may write. only: the same for people. said: how a
+            refusal goes on after naming him.
+    """
+    return _policy(
+        policy,
+        rules=[*rules, _rule("coordination.k8s.io", ["leases"], _WRITES)],
+        conditions={f"{'an' if what == 'agent' else 'a'}-{what}": f"{_USER} == {_text(user)}"},
         variables={
             "node": f"request.userInfo.?extra[?{_text(NODE_CLAIM)}][?0].orValue('')",
             "own": own,
-            "written": written,
+            "written": "request.?namespace.orValue('') + '/' + (object == null ? '' : object.metadata.name)",
         },
         validations=[
-            _validation("variables.node != ''", "the agent's token names no node: use the one that its pod is given"),
-            _validation("request.operation != 'DELETE'", "an agent deletes nothing"),
+            _validation("variables.node != ''", f"the {what}'s token names no node: use the one that its pod is given"),
+            _validation("request.operation != 'DELETE'", f"the {what} of a node deletes nothing"),
             _validation(
                 "variables.written == variables.own",
-                "an agent writes only the GPUNode and the Lease of its own node",
-                said="'the agent of node ' + variables.node + ' writes only the GPUNode ' + variables.node + "
-                f"' and the Lease ' + {_text(lease)} + variables.node",
+                f"the {what} of a node writes only {only} of its own node",
+                said=f"'the {what} of node ' + variables.node + {said}",
             ),
         ],
     )
