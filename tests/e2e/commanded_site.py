@@ -12,7 +12,7 @@ from tests.realkube.gpu_allocator import GpuAllocator
 from tests.realkube.harness import ControlPlane
 from tests.realkube.real_agent import RealAgent, gpu_uuid
 from tests.realkube.real_node import FEATURES, RealNode
-from tests.realkube.real_shim import RealShim
+from tests.realkube.real_shim import NAMESPACE, RealShim
 
 
 class CommandedSite(Site):
@@ -33,6 +33,12 @@ class CommandedSite(Site):
     def open(self) -> bool:
         """Whether every node takes Restricted pods."""
         return not closed(self.atoll.metrics())
+
+    def commanded_since(self, node: str, moment: str) -> bool:
+        """Whether the node's shim has said after that moment that it answers the kubelet."""
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/atoll-shim.{node}"
+        lease = self.atoll.api.get(path)
+        return bool(lease["spec"]["renewTime"] > moment and lease["metadata"]["annotations"]["atoll.dev/commands"])
 
     def check(self) -> None:
         """Nobody failed, no GPU twice, no Restricted pod over two islands, and everybody has what the ledger says."""

@@ -6,7 +6,9 @@ GPUs, nobody gets another's, and who waits gets exactly what was granted.
 
 import contextlib
 import itertools
+import time
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 
 import grpc
 import pytest
@@ -21,6 +23,9 @@ from tests.realkube.namespaces import needs_mounts
 pytestmark = [pytest.mark.e2e, needs_mounts]
 
 NODE = "n-none-strip"
+HEARD_S = 1
+"""A shim has heard of a pod by then."""
+
 Fault = Callable[[CommandedSite], None]
 
 
@@ -83,6 +88,16 @@ ORDERS: list[Sequence[Fault]] = [
 ]
 
 
+def strike(site: CommandedSite, *faults: Fault) -> None:
+    """Let them happen, and wait until the node's parts have found each other again."""
+    for fault in faults:
+        moment = datetime.now(UTC).isoformat()
+        fault(site)
+    if not {shim, kubelet, plugin, together}.isdisjoint(faults):
+        wait_until(lambda: site.commanded_since(NODE, moment), "the shim to answer the kubelet again", 60)
+        wait_until(site.open, "the node to be open", 60, site.atoll.metrics)
+
+
 def runs(site: CommandedSite, name: str, gpus: int) -> frozenset[str]:
     site.atoll.pod(name, gpus, [site.boxes[NODE]], annotations=RESTRICTED)
     seen = site.running(name)[1]
@@ -101,7 +116,7 @@ def test_who_runs_keeps_his_gpus_and_who_waits_gets_what_was_granted(site: Comma
     site.atoll.pod("third", 4, [site.boxes[NODE]], annotations=RESTRICTED)
     fleet.wait_refused(site.atoll.api, "third")
 
-    fault(site)
+    strike(site, fault)
 
     assert site.nodes[NODE].cri.running().keys() >= uids(site, "first", "second")
     until_held(site, first=first, second=second)
@@ -115,8 +130,7 @@ def test_the_parts_of_a_node_may_start_anew_in_any_order(site: CommandedSite, or
     first, second = runs(site, "first", 3), runs(site, "second", 2)
     until_held(site, first=first, second=second)
 
-    for fault in order:
-        fault(site)
+    strike(site, *order)
 
     third = runs(site, "third", 1)
     until_held(site, first=first, second=second, third=third)
@@ -139,26 +153,26 @@ def restarts_with(site: CommandedSite, name: str, uuids: frozenset[str]) -> None
 
 
 def test_what_was_decided_starts_while_the_api_is_away(site: CommandedSite) -> None:
-    """The pod is bound while the kubelet stands still; when that goes on, nobody can be asked."""
-    node, plane = site.nodes[NODE], site.nodes[NODE].plane
-    piece = plane.pieces[f"kubelet-{NODE}"]
+    """The kubelet stands still while a pod is bound, and goes on when nobody can be asked any more."""
+    plane = site.nodes[NODE].plane
+    server, piece = plane.pieces["kube-apiserver"], plane.pieces[f"kubelet-{NODE}"]
     first = runs(site, "first", 2)
     until_held(site, first=first)
-    site.atoll.pod("second", 4, [site.boxes[NODE]], annotations=RESTRICTED)
+    piece.freeze()
+    site.atoll.pod("second", 4, [site.boxes[NODE]], annotations=RESTRICTED, automountServiceAccountToken=False)
     granted = site.granted("second")
-    site.running("second")
-    server = plane.pieces["kube-apiserver"]
+    ((uid, _),) = uids(site, "second")
+    time.sleep(HEARD_S)
 
     server.kill()
-    piece.freeze()
     piece.thaw()
-    assert {frozenset(each["NVIDIA_VISIBLE_DEVICES"].split(",")) for each in node.cri.running().values()} >= {
-        first,
-        granted,
-    }
+    running = site.nodes[NODE].cri.running
+    wait_until(lambda: (uid, "c0") in running(), "the second to run", 60)
+    seen = frozenset(running()[uid, "c0"]["NVIDIA_VISIBLE_DEVICES"].split(","))
     server.start()
     server.wait_until(plane.answers)
 
+    assert seen == granted
     until_held(site, first=first, second=granted)
 
 

@@ -218,10 +218,10 @@ class Mirror:
         return not is_newer(newest(filed.pods_version, agent.pods_version if agent and same else ""), after)
 
     def _shim_heard(self, node: str, version: str) -> bool:
-        """Whether the node's shim knows of everything up to that version of the pods, so that it takes none that is
-        gone for one that waits."""
+        """Whether the node's shim knows of something after that version of the pods, so that it takes none that is gone
+        for one that waits."""
         shim = self.shims.get(node)
-        return shim is not None and bool(shim.pods_version) and not is_newer(version, shim.pods_version)
+        return shim is not None and bool(shim.pods_version) and is_newer(shim.pods_version, version)
 
     def fall_silent(self, node: str, who: str, why: str) -> bool:
         """Somebody's word from the node is old; False when that is known."""
@@ -326,7 +326,16 @@ class Mirror:
             _remove(self._on_node, old.node, old.uid)
         if pod.node:
             _add(self._on_node, pod.node, pod.uid)
+        if pod.ended and pod.node and not (old and old.ended):
+            self._linger_unserved(pod)
         self.mark(pod.node, *self.granted_nodes(pod.uid))
+
+    def _linger_unserved(self, pod: PodFacts) -> None:
+        """A pod that failed before it was served: until its node's shim knows, it may be taken for one that waits."""
+        filed = self.inventories.filed(pod.node)
+        told = any(each.pod_uid == pod.uid and each.uuids for each in filed.given) if filed else False
+        if self.config(pod.node).mode is NodeMode.COMMAND and pod_gpus(pod) and not told:
+            self._lingering.setdefault(pod.node, {})[pod.uid] = just_before(pod.version)
 
     def _drop_pod(self, uid: str, version: str) -> bool:
         if uid in self._gone:

@@ -45,6 +45,7 @@ class Shim:
         self._record: LedgerRecord | None = None
         self._guests: dict[str, Guest] = {}
         self._guests_version = ""
+        self._listing = True  # what a list holds says nothing of what else there is, until it is complete
         self._commanded = False  # in this life
         self._served: dict[tuple[str, frozenset[str]], None] = {}
         self._chosen: dict[str, Chosen] = {}  # resource -> what was answered last
@@ -61,6 +62,10 @@ class Shim:
             now: monotonic, in seconds.
         """
         return [*self._take(event, now), *self._wanted(now)]
+
+    def farewell(self) -> WriteLease:
+        """What it says when it is told to stop: it answers nobody any more."""
+        return WriteLease("", self._guests_version, self._node.uid if self._node else "")
 
     # What it hears.
 
@@ -81,11 +86,13 @@ class Shim:
                 self._hear_guest(guest)
                 yield from self._try_again()
             case events.GuestGone(uid, version):
-                left = self._guests.pop(uid, None)
+                self._guests.pop(uid, None)
                 self._guests_version = newest(self._guests_version, version)
-                if left is not None and not left.admitted:
-                    self._lease.now()  # the scheduler's side waits to hear that it is not taken for another
+                self._lease.now()  # the scheduler's side waits to hear that it is not taken for another any more
+            case events.GuestsListing():
+                self._listing = True
             case events.GuestsListed(version):
+                self._listing = False
                 self._guests_version = newest(self._guests_version, version)
             case events.ReadAgain():
                 yield from self._read(event)
@@ -113,6 +120,10 @@ class Shim:
         known = self._guests.get(guest.uid)
         if known is None or is_newer(guest.version, known.version):
             self._guests[guest.uid] = guest
+        if not self._listing:
+            self._guests_version = newest(self._guests_version, guest.version)
+        if guest.over and not (known and known.over):
+            self._lease.now()  # as for one that is gone
 
     def _forget_served(self) -> None:
         owners = {grant.owner.uid for grant in self._record.grants} if self._record else set()

@@ -88,7 +88,11 @@ class ShimProcess:
             if kind is Kind.PODS:
                 self._feed(events.GuestsListed(version), life)
 
-        self._watch = Watch(self.cluster, self.timeline, self.rng, self.weather, self.marks, deliver, reached)
+        def listing(kind: Kind) -> None:
+            if kind is Kind.PODS:
+                self._feed(events.GuestsListing(), life)
+
+        self._watch = Watch(self.cluster, self.timeline, self.rng, self.weather, self.marks, deliver, reached, listing)
         self._watch.start()
         self._feed(events.KubeletUp(), life)
         self.timeline.after(self.rng.uniform(0.05, 2.0), lambda: self._plug_in(life))

@@ -1,6 +1,7 @@
 """Puts `atoll shim` together: the node's service, its corner of the Kubernetes API, its plugins and its kubelet."""
 
 import asyncio
+import contextlib
 import signal
 import socket
 import time
@@ -20,6 +21,7 @@ from atoll.services.shim import Shim
 from atoll.services.shim_shell import ShimShell
 
 CONNECTIONS = 8
+FAREWELL_S = 2.0
 
 _log = structlog.get_logger("atoll.shim")
 
@@ -60,7 +62,8 @@ async def run_shim(settings: ShimSettings) -> None:
     async with KubeClient(access, connections=CONNECTIONS) as client:
         me = f"{settings.node}_{socket.gethostname()}"
         api = KubeShimApi(client, settings.node, settings.namespace, me, settings.resources)
-        shell = ShimShell(Shim(settings.resources), api, MonotonicClock(), _heard)
+        shim = Shim(settings.resources)
+        shell = ShimShell(shim, api, MonotonicClock(), _heard)
         kubelet = KubeletFace(settings.kubelet_folder, plugins, shell)
         plugin_face = PluginFace(settings.plugin_folder, plugins)
         await plugin_face.start()
@@ -73,6 +76,10 @@ async def run_shim(settings: ShimSettings) -> None:
             running.result()  # what failed here is a bug: the process ends and is started again
         running.cancel()
         await asyncio.wait([running])
+        # So that nobody decides in our name any more; an answer is not waited for long.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FAREWELL_S):
+                await api.perform(shim.farewell())
         await asyncio.gather(plugin_face.close(), kubelet.close(), plugins.close())
 
 

@@ -46,6 +46,11 @@ class GuestGone:
 
 
 @dataclass(frozen=True, slots=True)
+class GuestsListing:
+    """The pods are listed anew, in no order of their versions."""
+
+
+@dataclass(frozen=True, slots=True)
 class GuestsListed:
     """Everything up to that version of the pods has been told."""
 
@@ -124,7 +129,7 @@ class Tick:
     """Time has passed."""
 
 
-ApiEvent = NodeTold | ConfigTold | ConfigsListed | LedgerTold | GuestTold | GuestGone | GuestsListed
+ApiEvent = NodeTold | ConfigTold | ConfigsListed | LedgerTold | GuestTold | GuestGone | GuestsListing | GuestsListed
 PluginEvent = PluginUp | PluginListed | PluginDown
 Outcome = ReadAgain | Registered | LeaseWritten
 ShimEvent = ApiEvent | PluginEvent | KubeletUp | Outcome | Asked | Allocating | Tick
