@@ -1,11 +1,11 @@
-"""Run every benchmark, or those named: `python -m bench decision stock extender memory agent audit cluster outage`."""
+"""Run every benchmark, or those named: `python -m bench decision stock agent` and so on."""
 
 import importlib
 import sys
 
 from bench.rows import HEAD
 
-ALL = ("decision", "stock", "extender", "memory", "agent", "audit", "cluster", "outage")
+ALL = ("decision", "stock", "extender", "memory", "agent", "shim", "audit", "cluster", "outage")
 
 
 def main() -> int:

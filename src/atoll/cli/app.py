@@ -3,8 +3,6 @@
 Exit codes in kubectl's manner: 0 done, 1 refused or failed, 2 wrong usage or a topology file that cannot be trusted.
 """
 
-import os
-import sys
 from typing import Any
 
 import typer
@@ -15,13 +13,12 @@ from atoll.cli.agent import agent
 from atoll.cli.audit.probe import audit_probe
 from atoll.cli.audit.verb import audit
 from atoll.cli.demo.verb import demo
-from atoll.cli.options import FAILED, UNUSABLE
+from atoll.cli.entry import to_its_end
 from atoll.cli.serve import serve
 from atoll.cli.shim import shim
 from atoll.cli.topology.publish import topology_publish
 from atoll.cli.topology.render import topology_render
 from atoll.cli.topology.show import topology_show
-from atoll.core.errors import AtollError, DumpError, printable
 
 
 class Verbs(TyperGroup):
@@ -59,20 +56,4 @@ app.add_typer(manifests.app)
 
 
 def main() -> None:
-    """Run the program; what is wrong outside becomes one message, never a traceback."""
-    try:
-        try:
-            app()
-        finally:
-            if sys.stdout is not None:  # as in a process that was started with it closed
-                sys.stdout.flush()
-    except AtollError as error:
-        told = "\n".join(map(printable, str(error).split("\n")))
-        sys.stderr.write(f"error: {told}\n")
-        sys.exit(UNUSABLE if isinstance(error, DumpError) else FAILED)
-    except OSError as error:
-        # Files and sockets have messages of their own; what is left is an output that takes no more, as a full disk.
-        sys.stderr.write(f"error: the output cannot be written: {error.strerror or error}\n")
-        # What is still buffered would be tried once more at the exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(FAILED)
+    to_its_end(app)

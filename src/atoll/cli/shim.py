@@ -52,3 +52,14 @@ def shim(
     )
     if not run(run_shim(settings), json_logs=log_format is LogFormat.JSON):
         raise typer.Exit(FAILED)
+
+
+alone = typer.Typer(name="atoll", pretty_exceptions_enable=False, add_completion=False)
+"""The program with this verb and no other."""
+
+alone.command()(shim)
+
+
+@alone.callback()
+def program() -> None:
+    """Whole GPU islands for Kubernetes: one topology domain, or wait and be told why."""
