@@ -282,7 +282,7 @@ def test_a_shim_reads_what_was_granted_and_writes_its_lease_alone():
 
     (cluster,) = (each["rules"] for each in objects if each["kind"] == "ClusterRole")
     (own,) = (each["rules"] for each in objects if each["kind"] == "Role")
-    assert {verb for each in cluster for verb in each["verbs"]} == {"get", "list", "watch"}
+    assert {verb for each in cluster for verb in each["verbs"]} == {"list", "watch"}
     assert own == [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create", "patch"]}]
     assert {each["metadata"].get("namespace", "gpu") for each in objects} == {"gpu"}
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from atoll.core.config import config_of
 from atoll.core.facts import Hints, NodeConfig, NodeConfigObject, NodeFacts
-from atoll.core.ledger import LedgerRecord, NodeMode
-from atoll.core.resource_version import is_newer, newest
+from atoll.core.ledger import NodeMode
 from atoll.core.shim import events
 from atoll.core.shim.effects import Answer, Forward, Note, Read, Refuse, Reply, ShimEffect, WriteLease
 from atoll.core.shim.identity import Chosen, Refused, Unsure, answer, judge
-from atoll.core.shim.values import Guest, Known, Question
+from atoll.core.shim.values import Known, Question
 from atoll.services.due import Due
+from atoll.services.guest_book import GuestBook
 from atoll.services.relays import Relays
 
 RENEW_S = 20.0
@@ -42,16 +42,12 @@ class Shim:
         self._node: NodeFacts | None = None
         self._configs: dict[str, NodeConfigObject] = {}
         self._configs_known = False
-        self._record: LedgerRecord | None = None
-        self._guests: dict[str, Guest] = {}
-        self._guests_version = ""
-        self._listing = True  # what a list holds says nothing of what else there is, until it is complete
+        self._book = GuestBook()
         self._commanded = False  # in this life
-        self._served: dict[tuple[str, frozenset[str]], None] = {}
         self._chosen: dict[str, Chosen] = {}  # resource -> what was answered last
         self._idle: set[str] = set()  # devices that the kubelet has said to be free, and has not given since
-        self._waiting: list[Call] = []
-        self._reading = False
+        self._waiting: list[Call] = []  # for a read that is still to begin
+        self._reading: list[Call] | None = None  # for the one that has begun; None = none has
         self._lease = Due(RENEW_S, RETRY_S)
         self._said: WriteLease | None = None
 
@@ -65,7 +61,7 @@ class Shim:
 
     def farewell(self) -> WriteLease:
         """What it says when it is told to stop: it answers nobody any more."""
-        return WriteLease("", self._guests_version, self._node.uid if self._node else "")
+        return WriteLease("", self._book.version, self._node.uid if self._node else "")
 
     # What it hears.
 
@@ -80,20 +76,19 @@ class Shim:
             case events.ConfigsListed():
                 self._configs_known = True
             case events.LedgerTold(record):
-                self._hear_ledger(record)
+                self._book.hear_ledger(record)
                 yield from self._try_again()
             case events.GuestTold(guest):
-                self._hear_guest(guest)
+                if self._book.hear_guest(guest):
+                    self._lease.now()  # as for one that is gone
                 yield from self._try_again()
             case events.GuestGone(uid, version):
-                self._guests.pop(uid, None)
-                self._guests_version = newest(self._guests_version, version)
+                self._book.hear_gone(uid, version)
                 self._lease.now()  # the scheduler's side waits to hear that it is not taken for another any more
             case events.GuestsListing():
-                self._listing = True
+                self._book.listing = True
             case events.GuestsListed(version):
-                self._listing = False
-                self._guests_version = newest(self._guests_version, version)
+                self._book.hear_listed(version)
             case events.ReadAgain():
                 yield from self._read(event)
             case events.LeaseWritten(""):
@@ -110,26 +105,6 @@ class Shim:
             case _:
                 yield from self._relays.take(event, now)
 
-    def _hear_ledger(self, record: LedgerRecord | None) -> None:
-        known = self._record
-        if known is None or record is None or is_newer(record.version, known.version):
-            self._record = record
-            self._forget_served()
-
-    def _hear_guest(self, guest: Guest) -> None:
-        known = self._guests.get(guest.uid)
-        if known is None or is_newer(guest.version, known.version):
-            self._guests[guest.uid] = guest
-        if not self._listing:
-            self._guests_version = newest(self._guests_version, guest.version)
-        if guest.over and not (known and known.over):
-            self._lease.now()  # as for one that is gone
-
-    def _forget_served(self) -> None:
-        owners = {grant.owner.uid for grant in self._record.grants} if self._record else set()
-        for key in [key for key in self._served if key[0] not in owners]:
-            del self._served[key]
-
     # What it answers.
 
     @property
@@ -140,20 +115,20 @@ class Shim:
         return config_of(self._node, self._configs.values())
 
     def _known(self, *, fresh: bool) -> Known:
-        record, config = self._record, self.config
+        record, config = self._book.record, self.config
         devices = (each for name in self._resources for each in self._relays.devices(name))
         return Known(
-            guests=tuple(self._guests.values()),
-            grants=tuple(grant for grant in record.grants if grant.node_mode is NodeMode.COMMAND) if record else (),
+            guests=self._book.guests,
+            grants=self._book.granted(NodeMode.COMMAND),
             unreadable=record.unreadable if record else "",
-            served=frozenset(self._served),
+            served=frozenset(self._book.served),
             spared=frozenset(config.quarantine) if config else frozenset(),
             numa={each.id: each.numa for each in devices},
             fresh=fresh,
         )
 
     def _handle(self, call: Call) -> Iterator[ShimEffect]:
-        if call.resource not in self._resources or self._has_no_say:
+        if call.resource not in self._resources or (not self._commanded and self._has_no_say):
             yield Forward(call.number)
             return
         reply = self._reply(call, fresh=False)
@@ -161,44 +136,47 @@ class Shim:
             yield reply
             return
         self._waiting.append(call)
-        if not self._reading:
-            self._reading = True
-            yield Read()
+        yield from self._begin_to_read()
 
     @property
     def _has_no_say(self) -> bool:
-        """Whether it is certain that nothing was or will be granted in this mode while the call lasts."""
+        """Whether another mode is declared, and nothing that was granted for this one is known."""
         config = self.config
-        if config is None or self._commanded or config.mode is NodeMode.COMMAND:
-            return False
-        return not self._known(fresh=False).grants
+        return config is not None and config.mode is not NodeMode.COMMAND and not self._book.granted(NodeMode.COMMAND)
+
+    def _begin_to_read(self) -> Iterator[ShimEffect]:
+        """Only what is read after a call has come can tell whose it is."""
+        if self._reading is None and self._waiting:
+            self._reading, self._waiting = self._waiting, []
+            yield Read()
 
     def _try_again(self) -> Iterator[ShimEffect]:
         """What the read is to tell may have come by a watch meanwhile."""
-        waiting, self._waiting = self._waiting, []
-        for call in waiting:
-            reply = self._reply(call, fresh=False)
-            if reply is None:
-                self._waiting.append(call)
-            else:
-                yield reply
+        for calls in (self._reading or [], self._waiting):
+            for call in list(calls):
+                reply = self._reply(call, fresh=False)
+                if reply is not None:
+                    calls.remove(call)
+                    yield reply
 
     def _read(self, told: events.ReadAgain) -> Iterator[ShimEffect]:
-        self._reading = False
-        waiting, self._waiting = self._waiting, []
+        calls, self._reading = self._reading or [], None
         if not told.why:
-            self._record = told.record
-            self._guests = {guest.uid: guest for guest in told.guests}
-            self._forget_served()
-        for call in waiting:
-            yield (
-                Refuse(call.number, f"it is not known whose GPUs these are, and the API does not say: {told.why}")
-                if told.why
-                else self._reply(call, fresh=True) or Refuse(call.number, "nobody can tell whose GPUs these are")
-            )
+            self._book.take_in(told)
+        for call in calls:
+            if told.why:
+                why = f"it is not known whose GPUs these are, and the API does not say: {told.why}"
+                yield Refuse(call.number, why)
+            else:
+                yield self._reply(call, fresh=True) or Refuse(call.number, "nobody can tell whose GPUs these are")
+        yield from self._begin_to_read()
 
     def _reply(self, call: Call, *, fresh: bool) -> Reply | None:
         """None: only the API can tell."""
+        if fresh and self._has_no_say:
+            return Forward(call.number)
+        if self._observed_waits(call):
+            return Forward(call.number)
         known = self._known(fresh=fresh)
         if isinstance(call.wanted, Question):
             found = answer(known, call.wanted)
@@ -213,6 +191,16 @@ class Shim:
             case Unsure():
                 return None
 
+    def _observed_waits(self, call: Call) -> bool:
+        """Whether a pod may be meant that was granted while the node's own parts chose: what was foreseen for it is
+        what they give."""
+        size = call.wanted.fresh if isinstance(call.wanted, Question) else len(call.wanted)
+        granted = {grant.owner.uid for grant in self._book.granted(NodeMode.OBSERVE)}
+        return any(
+            guest.uid in granted and size in guest.counts and not guest.admitted and not guest.over
+            for guest in self._book.guests
+        )
+
     def _settle(self, call: Call, chosen: Chosen) -> None:
         if isinstance(call.wanted, Question):
             self._chosen[call.resource] = chosen
@@ -220,7 +208,7 @@ class Shim:
         else:
             self._idle -= chosen.ids
             if chosen.owner:
-                self._served[chosen.owner, chosen.share] = None
+                self._book.served[chosen.owner, chosen.share] = None
 
     # What it wants.
 
@@ -234,7 +222,7 @@ class Shim:
         sick = self._idle & set(config.quarantine) if hints else frozenset[str]()
         yield from self._relays.wanted(ours, frozenset(sick), now, strip=hints is Hints.STRIP)
         served = hints if hints and self._relays.serve(ours) else ""
-        lease = WriteLease(served, self._guests_version, self._node.uid if self._node else "")
+        lease = WriteLease(served, self._book.version, self._node.uid if self._node else "")
         said = self._said
         if said is None or (lease.commands, lease.node_uid) != (said.commands, said.node_uid):
             self._lease.now()

@@ -213,7 +213,8 @@ class ShimProcess:
         def answer() -> None:
             pods = (pod for pod in self.cluster.pods.values() if pod.node == self.name and pod_gpus(pod))
             guests = tuple(map(self._guest, pods))
-            told = events.ReadAgain(guests, self.cluster.ledgers.get(self.name))
+            now = str(self.cluster.revision)
+            told = events.ReadAgain(guests, self.cluster.ledgers.get(self.name), now, now)
             self.timeline.after(self.rng.uniform(0.001, 0.05), lambda: self._feed(told, life))
 
         self.timeline.after(self.rng.uniform(0.001, 0.05), answer)

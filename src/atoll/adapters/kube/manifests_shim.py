@@ -31,7 +31,7 @@ def shim_rules() -> list[Manifest]:
     return [
         rule("", ["nodes", "pods"], ["list", "watch"]),
         rule(GROUP, ["gpunodeconfigs"], ["list", "watch"]),
-        rule(GROUP, ["gpuledgers"], ["get", "list", "watch"]),
+        rule(GROUP, ["gpuledgers"], ["list", "watch"]),
     ]
 
 

@@ -59,10 +59,16 @@ class GuestsListed:
 
 @dataclass(frozen=True, slots=True)
 class ReadAgain:
-    """What the API says now of pods and ledger, whatever the watches have told; `why` it does not say, "" = it did."""
+    """What the API says of pods and ledger, whatever the watches have told.
+
+    Attributes:
+        pods_version, ledger_version: at which it says so. why: it does not say, "" = it did.
+    """
 
     guests: tuple[Guest, ...] = ()
     record: LedgerRecord | None = None
+    pods_version: str = ""
+    ledger_version: str = ""
     why: str = ""
 
 

@@ -37,7 +37,7 @@ READ_S = 2.0
 """How long an admission waits for the API."""
 
 _NO_ANSWER = (Unanswered, AccessError, TimeoutError)
-_ledger = msgspec.json.Decoder(wire_atoll.RawLedger)
+_ledgers = msgspec.json.Decoder(wire.Page[wire_atoll.RawLedger])
 _pods = msgspec.json.Decoder(wire.Page[guests.Pod])
 
 
@@ -68,16 +68,22 @@ class KubeShimApi:
         """Consistent reads: no resourceVersion is named. First the pods: whoever is among them was granted before."""
         async with asyncio.timeout(READ_S):
             pods = await self._client.read(f"{names.PODS}{self._here('spec.nodeName')}")
-            ledger = await self._client.read(names.ledger_path(self._node))
-        for answer in (pods, ledger):
-            if not answer.ok and answer.status != 404:
+            ledgers = await self._client.read(f"{names.GPU_LEDGERS}{self._here('metadata.name')}")
+        for answer in (pods, ledgers):
+            if not answer.ok:
                 return ReadAgain(why=answer.why)
         try:
-            found = [guest_of(pod, self._resources) for pod in _pods.decode(pods.body).items or ()]
-            record = record_of(_ledger.decode(ledger.body)) if ledger.ok else None
+            found, recorded = _pods.decode(pods.body), _ledgers.decode(ledgers.body)
+            guests_there = [guest_of(pod, self._resources) for pod in found.items or ()]
+            records = [record_of(ledger) for ledger in recorded.items or ()]
         except (msgspec.DecodeError, ValueError) as error:
             return ReadAgain(why=f"unreadable answer: {error}")
-        return ReadAgain(tuple(guest for guest in found if guest), record)
+        return ReadAgain(
+            tuple(guest for guest in guests_there if guest),
+            records[0] if records else None,
+            found.metadata.resource_version,
+            recorded.metadata.resource_version,
+        )
 
     def _here(self, field: str) -> str:
         return f"?fieldSelector={quote(f'{field}={self._node}')}"

@@ -1,0 +1,91 @@
+"""What a shim has heard of its node's pods and ledger, newest word per object, from watches and from reads.
+
+A read is a list at one version. It may arrive after a watch has told more, so it replaces nothing that is newer, and
+brings back nobody who is known to be gone.
+"""
+
+from atoll.core.ledger import Grant, LedgerRecord, NodeMode
+from atoll.core.resource_version import is_newer, newest
+from atoll.core.shim.events import ReadAgain
+from atoll.core.shim.values import Guest
+
+GONE_MAX = 1000
+"""Many times as many pods as a node has."""
+
+
+class GuestBook:
+    """Attributes:
+    record: the node's ledger, None where there is none. version: of the pods, up to which everything was heard.
+    listing: what a list holds says nothing of what else there is, until it is complete.
+    served: sets that were allocated, each with the owner that it was meant for.
+    """
+
+    def __init__(self) -> None:
+        self.record: LedgerRecord | None = None
+        self.version = ""
+        self.listing = True
+        self.served: dict[tuple[str, frozenset[str]], None] = {}
+        self._guests: dict[str, Guest] = {}
+        self._gone: dict[str, None] = {}
+
+    @property
+    def guests(self) -> tuple[Guest, ...]:
+        return tuple(self._guests.values())
+
+    def granted(self, mode: NodeMode) -> tuple[Grant, ...]:
+        """What the ledger names that was granted in that mode."""
+        return tuple(grant for grant in self.record.grants if grant.node_mode is mode) if self.record else ()
+
+    def hear_ledger(self, record: LedgerRecord | None) -> None:
+        known = self.record
+        if known is None or record is None or is_newer(record.version, known.version):
+            self.record = record
+            self._forget_served()
+
+    def hear_guest(self, guest: Guest) -> bool:
+        """A watch shows a pod; whether it is over, and was not before."""
+        known = self._guests.get(guest.uid)
+        self._meet(guest)
+        if not self.listing:
+            self.version = newest(self.version, guest.version)
+        return guest.over and not (known and known.over)
+
+    def hear_gone(self, uid: str, version: str) -> None:
+        self._leave(uid)
+        self.version = newest(self.version, version)
+
+    def hear_listed(self, version: str) -> None:
+        self.listing = False
+        self.version = newest(self.version, version)
+
+    def take_in(self, read: ReadAgain) -> None:
+        """What a read has told."""
+        there = {guest.uid for guest in read.guests}
+        for guest in read.guests:
+            self._meet(guest)
+        for uid, guest in list(self._guests.items()):
+            if uid not in there and not is_newer(guest.version, read.pods_version):
+                self._leave(uid)
+        self.version = newest(self.version, read.pods_version)
+        known = self.record
+        older = known is not None and not is_newer(known.version, read.ledger_version)
+        if read.record is not None:
+            self.hear_ledger(read.record)
+        elif older:
+            self.hear_ledger(None)
+
+    def _meet(self, guest: Guest) -> None:
+        known = self._guests.get(guest.uid)
+        if guest.uid not in self._gone and (known is None or is_newer(guest.version, known.version)):
+            self._guests[guest.uid] = guest
+
+    def _leave(self, uid: str) -> None:
+        self._guests.pop(uid, None)
+        self._gone[uid] = None
+        if len(self._gone) > GONE_MAX:
+            del self._gone[next(iter(self._gone))]
+
+    def _forget_served(self) -> None:
+        owners = {grant.owner.uid for grant in self.record.grants} if self.record else set()
+        for key in [key for key in self.served if key[0] not in owners]:
+            del self.served[key]
