@@ -38,12 +38,17 @@ class Load:
                 self._timeline.after(self._rng.uniform(0.0, 0.6), lambda: self._cluster.drop_pod(uid))
 
     def start(self) -> None:
-        for n in range(self._rng.randint(6, 16)):
-            self._timeline.after(self._rng.uniform(0.0, ARRIVALS_S), lambda n=n: self._arrive(n))  # type: ignore[misc]
+        n, pods = 0, self._rng.randint(6, 16)
+        twins = self._rng.choice((0.0, 0.3))
+        while n < pods:
+            at_s, ask = self._rng.uniform(0.0, ARRIVALS_S), _ask(self._rng)
+            for _ in range(3 if self._rng.random() < twins else 1):  # a Job's, all alike
+                self._timeline.after(at_s, lambda n=n, ask=ask: self._arrive(n, ask))  # type: ignore[misc]
+                n += 1
         for n in range(self._rng.choice((0, 0, 1, 3))):
             self._timeline.after(self._rng.uniform(0.0, ARRIVALS_S), lambda n=n: self._arrive_foreign(n))  # type: ignore[misc]
 
-    def _arrive(self, n: int) -> None:
+    def _arrive(self, n: int, ask: PodAsk) -> None:
         rng, uid = self._rng, f"pod-{n}"
         self._kubelets.runs_s[uid] = rng.uniform(1.0, 25.0)
         if rng.random() < 0.1:
@@ -56,7 +61,7 @@ class Load:
             namespace="ml",
             name=f"p{n}",
             version="",
-            ask=_ask(rng),
+            ask=ask,
             scheduler=SCHEDULER,
             gated=rng.random() < 0.05,
             nominated_node=rng.choice(("", "", "", "n1")),

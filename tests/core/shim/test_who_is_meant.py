@@ -129,6 +129,21 @@ def test_a_kubelet_that_has_lost_its_checkpoint_is_told_again_who_runs_with_what
     assert answer(known(*ran, fresh=True), question(2, "cdefgh")) == Chosen(frozenset("cd"), "q", frozenset("cd"))
 
 
+def test_a_pod_that_was_taken_for_another_which_is_gone_still_gets_its_share():
+    one = replace(known(waits("p", "ab")), served=frozenset({("p", frozenset("ab"))}))
+
+    assert isinstance(answer(one, question(2)), Unsure)
+    assert answer(replace(one, fresh=True), question(2)) == Chosen(frozenset("ab"), "p", frozenset("ab"))
+
+
+def test_a_pod_that_was_not_served_comes_before_one_that_was():
+    both = known(waits("p", "ab"), waits("q", "cd", scope=Scope.NODE), fresh=True)
+
+    served = replace(both, served=frozenset({("p", frozenset("ab"))}))
+
+    assert answer(served, question(2)) == Chosen(frozenset("cd"), "q", frozenset("cd"))
+
+
 def test_an_unreadable_ledger_gives_nobody_anything():
     assert isinstance(answer(replace(known(), unreadable="edited by hand", fresh=True), question(1)), Refused)
 

@@ -77,9 +77,14 @@ def answer(known: Known, question: Question) -> Answer:
         share = waiting[0]
         busy = ", ".join(sorted(share.ids - question.available))
         return Refused(f"{_named(share.guest)} was granted {busy}, which the kubelet has given to another pod")
-    # A kubelet that has lost its checkpoint asks again for pods that run, the oldest first.
-    again = next((share for share in shares if share.ids <= question.available - question.must), None)
-    return _given(again, question) if again else _stranger(known, question)
+    # What was allocated is free again: for a pod that was taken for another which is gone, or for one that runs, after
+    # its kubelet has lost its checkpoint and asks again, for the oldest first.
+    every = (share for share in _shares(known, served=True) if len(share.ids) == question.fresh)
+    again = [share for share in every if share.ids <= question.available - question.must]
+    unserved = [share for share in again if not share.guest.admitted]
+    if unserved:
+        return _one_of(unserved, unserved, question, known)
+    return _given(again[0], question) if again else _stranger(known, question)
 
 
 def judge(known: Known, ids: frozenset[str], last: Chosen | None) -> Answer:
@@ -104,8 +109,12 @@ def judge(known: Known, ids: frozenset[str], last: Chosen | None) -> Answer:
     return Chosen(ids)
 
 
-def _shares(known: Known) -> Iterator[Share]:
-    """Shares that nobody was seen to get, of the oldest pods first, and of a pod in the order of its containers."""
+def _shares(known: Known, *, served: bool = False) -> Iterator[Share]:
+    """Shares of the oldest pods first, and of a pod in the order of its containers.
+
+    Args:
+        served: those too that somebody was seen to get.
+    """
     grants = {grant.owner.uid: grant for grant in known.grants}
     for guest in sorted(known.guests, key=lambda guest: (guest.created, guest.namespace, guest.name, guest.uid)):
         grant = grants.get(guest.uid)
@@ -113,7 +122,7 @@ def _shares(known: Known) -> Iterator[Share]:
             continue
         for container in grant.containers:
             ids = frozenset(part.uuid for part in container.parts)
-            if ids and (guest.uid, ids) not in known.served:
+            if ids and (served or (guest.uid, ids) not in known.served):
                 yield Share(guest, grant, ids)
 
 
