@@ -127,6 +127,16 @@ def test_pods_that_have_changed_places_are_exchanged_in_the_ledger() -> None:
     assert node.state.free == 0xFF & ~mask_of([0, 1, 4, 5])
 
 
+def test_what_was_granted_to_a_pod_that_is_gone_is_taken_while_another_may_have_got_it() -> None:
+    """The two may have changed places."""
+    gone = replace(grant("b", (4, 5)), state=State.RELEASING)
+
+    assert view(grant("a", (0, 1)), gone).state.free == 0xFF & ~mask_of([0, 1, 4, 5])
+    assert view(grant("a", (0, 1)), gone, got=[got("a", 0, 1)]).state.free == 0xFF & ~mask_of([0, 1])
+    other_terms = grant("a", (0, 1), policy=Policy.PREFERRED)
+    assert view(other_terms, gone).state.free == 0xFF & ~mask_of([0, 1])
+
+
 def test_a_set_that_is_right_and_nobody_s_is_put_down() -> None:
     """It was that of a pod by the same terms, which is gone."""
     node = view(grant("a", (0, 1)), got=[got("a", 6, 7)])

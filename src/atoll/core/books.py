@@ -60,6 +60,7 @@ class Books:
         lingering: pods that are gone, or may be, and may still hold GPUs, whether or not it was read back which.
         stale: why the word of the node's agent is old, "" where it is not.
         commands: by which hints a shim answers the node's kubelet, None where none does.
+        over: grants that the ledger still names and whose owners are gone.
     """
 
     node: NodeFacts
@@ -73,6 +74,7 @@ class Books:
     lingering: frozenset[str] = frozenset()
     stale: str = ""
     commands: Hints | None = None
+    over: tuple[Grant, ...] = ()
 
     @property
     def chosen_there(self) -> bool:
@@ -121,7 +123,10 @@ def books_of(
     got: dict[str, frozenset[str]] = {}
     for each in given:
         got[each.pod_uid] = got.get(each.pod_uid, frozenset()) | frozenset(each.uuids)
-    return Books(node, config, hardware, live, foreign, record.unreadable, got, recorded, lingering, stale, commands)
+    over = tuple(grant for grant, state in states if state in OVER)
+    return Books(
+        node, config, hardware, live, foreign, record.unreadable, got, recorded, lingering, stale, commands, over
+    )
 
 
 def in_force(grant: Grant, hardware: Hardware | None) -> bool:

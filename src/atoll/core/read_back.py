@@ -77,6 +77,16 @@ def awaited(books: Books) -> frozenset[Awaited]:
     return frozenset({*map(awaited_by, expected), *([ANYBODY] if strangers or dead - told else [])})
 
 
+def may_be_anothers(books: Books, grant: Grant) -> bool:
+    """In command mode, whether a pod that is not read back may have got what was granted to one that is gone."""
+    if books.config.mode is not NodeMode.COMMAND or not grant.uuids:
+        return False
+    terms = awaited_by(grant)
+    return any(
+        books.exact(other.owner.uid, other.count) is None and alike(terms, awaited_by(other)) for other, _ in books.live
+    )
+
+
 def _alive(books: Books) -> set[str]:
     return {grant.owner.uid for grant, _ in books.live} | {pod.uid for pod in books.foreign}
 

@@ -10,7 +10,7 @@ from atoll.core.ledger import Grant, NodeMode, Owner
 from atoll.core.lifecycle import State, Step, after
 from atoll.core.node_state import NodeState
 from atoll.core.outcomes import Unpredictable
-from atoll.core.read_back import awaited, corrections, prepared, unconfirmed, verdicts, violated
+from atoll.core.read_back import awaited, corrections, may_be_anothers, prepared, unconfirmed, verdicts, violated
 from atoll.core.reasons import Code
 from atoll.core.view import Holder, NodeView
 
@@ -102,6 +102,8 @@ def _with_masks(state: NodeState, books: Books, hardware: Hardware) -> NodeState
     for pod in books.foreign:
         known, unknown = _where_foreign(books, pod, hardware)
         taken, hidden = taken | known, hidden + unknown
+    for grant in books.over:
+        taken |= hardware.where(grant.uuids) if may_be_anothers(books, grant) else 0
     owners = {grant.owner.uid for grant, _ in books.live} | {pod.uid for pod in books.foreign}
     for uid, uuids in books.got.items():
         if books.read_back and uid not in owners:

@@ -8,7 +8,7 @@ whatever order watches, reads and answers to our own writes arrive. Views of nod
 from collections.abc import Iterator
 from dataclasses import replace
 
-from atoll.core.books import OPEN, READ_BACK, books_of, holds_nothing, in_force, observed, pod_gpus
+from atoll.core.books import OPEN, READ_BACK, Books, books_of, holds_nothing, in_force, observed, pod_gpus
 from atoll.core.config import DEFAULT_CONFIG, config_of
 from atoll.core.events import (
     AgentGone,
@@ -36,6 +36,7 @@ from atoll.core.hardware import Hardware, hardware_of
 from atoll.core.ledger import SEEN, Grant, LedgerRecord, NodeMode, fault_of
 from atoll.core.lifecycle import State
 from atoll.core.outcomes import Predict
+from atoll.core.read_back import may_be_anothers
 from atoll.core.resource_version import is_newer, just_before, newest
 from atoll.core.view import NodeView
 from atoll.core.viewing import view_of
@@ -251,6 +252,17 @@ class Mirror:
         self, node: str, record: LedgerRecord | None = None, without: frozenset[str] = frozenset()
     ) -> NodeView | None:
         """The node's view, now or as it would be with another ledger or without some pods."""
+        books = self._books(node, record, without)
+        return view_of(books) if books else None
+
+    def may_be_anothers(self, grant: Grant, node: str) -> bool:
+        """Whether a pod of the node that is not read back may have got what was granted to one that is gone."""
+        books = self._books(node) if self.config(node).mode is NodeMode.COMMAND else None
+        return books is not None and may_be_anothers(books, grant)
+
+    def _books(
+        self, node: str, record: LedgerRecord | None = None, without: frozenset[str] = frozenset()
+    ) -> Books | None:
         facts = self.nodes.get(node)
         if facts is None:
             return None
@@ -270,7 +282,7 @@ class Mirror:
             silent.get("agent", "") if filed and filed.source is Source.AGENT else "",
             silent.get("shim", "") if config.mode is NodeMode.COMMAND else "",
         )
-        books = books_of(
+        return books_of(
             facts,
             config,
             hardware,
@@ -282,7 +294,6 @@ class Mirror:
             stale="; ".join(filter(None, words)),
             commands=shim.commands if shim and shim.node_uid == facts.uid else None,
         )
-        return view_of(books)
 
     def refresh(self) -> tuple[tuple[str, ...], bool]:
         """Make the views of marked nodes; returns these nodes, and whether the state of one is another one now."""

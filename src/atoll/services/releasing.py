@@ -73,7 +73,8 @@ class Releaser:
     def _has_ended(self, grant: Grant, node: str) -> bool:
         """Whether the owner is gone, the node has let go of what it held, and nothing else is to be kept of it."""
         over = self._mirror.state(grant, node) is State.RELEASING and not self._mirror.lingers(grant.owner.uid, node)
-        return over and not self._mirror.keeps_closed(grant, node)
+        kept = over and (self._mirror.keeps_closed(grant, node) or self._mirror.may_be_anothers(grant, node))
+        return over and not kept
 
     def sweep(self, node: str) -> None:
         """Look through a node's ledger for owners that nobody has seen and for grants that have lost their sense."""

@@ -74,7 +74,8 @@ class Faults:
     def heal(self) -> None:
         """Whatever was broken is mended now, and stays so."""
         self.healed = True
-        self.pool.cordoned.clear()
+        for name in sorted(self.pool.cordoned):
+            self._uncordon(name)
         self.side.heal()
         if "quarantine" in self.cluster.configs:
             self.cluster.drop_config("quarantine")

@@ -6,7 +6,7 @@ stream of chance.
 
 import hashlib
 from collections import Counter
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from atoll.core.asking import request_of
 from atoll.core.effects import ReadPod, Report
@@ -201,10 +201,11 @@ class World:
         """A service that starts now knows exactly the same, and finds nothing to do."""
         fresh = Scheduling()
         events: list[Event] = [LeadershipChanged(leading=True), *self.cluster.everything(), Tick()]
-        # Each agent speaks once more: only then a service that starts believes that an owner has left the node.
+        # Agents and shims speak once more: only then a service that starts believes that an owner has left the node.
         now, told = str(self.cluster.revision + 1), self.cluster.inventories
         last: list[Event] = [
             *(AgentSeen(name, "once more", now, told[name].version) for name in self.cluster.agents if name in told),
+            *(replace(shim, renewed="once more", pods_version=now) for shim in self.cluster.shims.values()),
             Tick(),
         ]
         while events:
