@@ -363,9 +363,11 @@ class Mirror:
     def _linger(self, uid: str, version: str) -> None:
         """Remember after which version of the pods its node has to tell that it let it go.
 
-        A read says only that the pod is gone by now; it was not before the first list, or the last word of it.
+        A read says only that the pod is gone by now; it was not at the last word of it, nor at the first list, unless
+        that did not have it.
         """
-        pod, after = self.pods.get(uid), just_before(version) if version else self._pods_listed
+        pod = self.pods.get(uid)
+        after = self._pods_listed if pod is not None and not version else just_before(version or self._pods_listed)
         if pod is not None and pod.node:
             if not holds_nothing(pod) and pod_gpus(pod):
                 self._lingering.setdefault(pod.node, {})[uid] = newest(after, "" if version else pod.version)
