@@ -29,10 +29,10 @@ class Site:
         topologies = {name: topology_of(node) for name, node in nodes.items()}
         self.boxes = {name: Box(name, each, islands_of(each)) for name, each in topologies.items()}
 
-    def running(self, name: str) -> tuple[str, frozenset[str]]:
+    def running(self, name: str, timeout_s: float = 30) -> tuple[str, frozenset[str]]:
         """Wait until the pod runs; its node and the UUIDs that its container sees."""
-        where = f"{fleet.pods_in()}/{name}"
-        pod = self.atoll.api.wait_for(where, lambda seen: seen["status"].get("phase") in {"Running", "Failed"})
+        where, ends = f"{fleet.pods_in()}/{name}", {"Running", "Failed"}
+        pod = self.atoll.api.wait_for(where, lambda seen: seen["status"].get("phase") in ends, timeout_s)
         assert pod["status"]["phase"] == "Running", pod["status"]
         node = pod["spec"]["nodeName"]
         seen = frozenset(self.nodes[node].cri.running()[pod["metadata"]["uid"], "c0"][VISIBLE].split(","))
