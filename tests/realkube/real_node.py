@@ -91,6 +91,7 @@ class RealNode:
         piece.wait_until((self.folder / "plugins" / "kubelet.sock").is_socket)
 
     def stop(self) -> None:
+        self.plugin.followed.set()
         self.plugin.stop()
         self.plane.pieces[f"kubelet-{self.name}"].kill()
         self.cri.stop()

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 
 from atoll.sim.checks import Violation
 from atoll.sim.net import Marks
@@ -107,7 +108,8 @@ def run_seeds(seeds: Iterable[int], processes: int = 1) -> Result:
         outcomes = map(run_seed, wanted)
         _gather(result, trace, wanted, outcomes)
     else:
-        with ProcessPoolExecutor(processes) as pool:
+        # A new process, not a copy: whoever runs seeds may have threads that no copy survives.
+        with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
             _gather(result, trace, wanted, pool.map(run_seed, wanted, chunksize=20))
     result.digest = trace.hexdigest()
     return result
