@@ -30,6 +30,11 @@ def listing(*ids: str, numa: int | None = 1) -> bytes:
     return b"".join(message_field(1, wire(1, each.encode()) + wire(2, b"Healthy") + topology) for each in ids)
 
 
+def preferences_of(message: bytes) -> tuple[tuple[str, ...], ...]:
+    """Per container the ids of a PreferredAllocationResponse, which has the form of what is allocated."""
+    return tuple(tuple(sorted(ids)) for ids in messages.allocated_of(message))
+
+
 @dataclass
 class Decides:
     """Who decides what the kubelet asks: by default the first of what is available."""

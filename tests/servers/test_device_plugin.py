@@ -12,7 +12,7 @@ from atoll.adapters.formats.kubelet.protobuf import field, message_field
 from atoll.core.shim.effects import Answer, Forward, Note, Refuse, Register, Show
 from atoll.core.shim.events import PluginDown, PluginListed, PluginUp, Registered
 from atoll.core.shim.values import PluginDevice, PluginOptions
-from tests.servers.plugin_wire import GPU, Decides, Plugin, Wire, listing, on_the_wire
+from tests.servers.plugin_wire import GPU, Decides, Plugin, Wire, listing, on_the_wire, preferences_of
 
 OPTIONS = PluginOptions(prefers=True)
 ASKED = message_field(1, field(1, b"GPU-a") + field(1, b"GPU-b") + field(3, 1))
@@ -133,9 +133,9 @@ def test_a_question_is_answered_refused_or_passed_on():
         await served(wire, wire.plugin())
         async with wire.kubelet_channel() as channel:
             ask = channel.unary_unary(f"{PLUGIN}/GetPreferredAllocation")
-            assert messages.preferences_of(await ask(ASKED)) == (("GPU-a",),)
+            assert preferences_of(await ask(ASKED)) == (("GPU-a",),)
             assert await refusal(ask(ASKED)) == "atoll: it is somebody's"
-            assert messages.preferences_of(await ask(ASKED)) == (("GPU-b",),)
+            assert preferences_of(await ask(ASKED)) == (("GPU-b",),)
 
     run(told, Decides(lambda _: next(replies)))
 
@@ -170,7 +170,7 @@ def test_fifty_questions_at_once_get_an_answer_each():
             ask = channel.unary_unary(f"{PLUGIN}/GetPreferredAllocation")
             answers = await asyncio.gather(*(ask(ASKED) for _ in range(50)))
 
-        assert {messages.preferences_of(each) for each in answers} == {(("GPU-a",),)}
+        assert {preferences_of(each) for each in answers} == {(("GPU-a",),)}
 
     run(told)
 

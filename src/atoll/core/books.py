@@ -56,7 +56,6 @@ class Books:
         live: grants of the ledger that still hold, with their state.
         foreign: pods on the node that hold GPUs without a grant.
         got: UUIDs by pod UID, as read back from the node; of pods that have ended or are gone too, until it lets go.
-        recorded: grants of owners who are gone and got what nobody foresaw, which keep the node closed.
         lingering: pods that are gone, or may be, and may still hold GPUs, whether or not it was read back which.
         stale: why the word of the node's agent is old, "" where it is not.
         commands: by which hints a shim answers the node's kubelet, None where none does.
@@ -70,11 +69,15 @@ class Books:
     foreign: tuple[PodFacts, ...]
     unreadable: str = ""
     got: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    recorded: tuple[Grant, ...] = ()
     lingering: frozenset[str] = frozenset()
     stale: str = ""
     commands: Hints | None = None
     over: tuple[Grant, ...] = ()
+
+    @property
+    def recorded(self) -> tuple[Grant, ...]:
+        """Grants of owners who are gone and got what nobody foresaw, which keep the node closed."""
+        return tuple(grant for grant in self.over if in_force(grant, self.hardware))
 
     @property
     def chosen_there(self) -> bool:
@@ -112,7 +115,6 @@ def books_of(
     """
     states = tuple(grant_states)
     live = tuple((grant, state) for grant, state in states if state not in OVER)
-    recorded = tuple(grant for grant, state in states if state in OVER and in_force(grant, hardware))
     granted = {grant.owner.uid for grant, _ in live}
     foreign = tuple(
         sorted(
@@ -124,9 +126,7 @@ def books_of(
     for each in given:
         got[each.pod_uid] = got.get(each.pod_uid, frozenset()) | frozenset(each.uuids)
     over = tuple(grant for grant, state in states if state in OVER)
-    return Books(
-        node, config, hardware, live, foreign, record.unreadable, got, recorded, lingering, stale, commands, over
-    )
+    return Books(node, config, hardware, live, foreign, record.unreadable, got, lingering, stale, commands, over)
 
 
 def in_force(grant: Grant, hardware: Hardware | None) -> bool:

@@ -6,12 +6,10 @@ has another policy by now would give other GPUs than foreseen, and one whose shi
 
 from atoll.core.events import AgentSeen, InventorySeen, NodeGone, ShimSeen, WatchEvent
 from atoll.core.facts import Source
-from atoll.services.mirror import Mirror
+from atoll.services.mirror import AGENT, SHIM, Mirror
 
 SILENT_S = 60.0
 """Three renewals."""
-
-AGENT, SHIM = "agent", "shim"
 
 
 class Liveness:

@@ -48,6 +48,10 @@ GONE_MAX = 100_000
 watch that lags behind by so many deletions has long been relisted."""
 
 
+AGENT, SHIM = "agent", "shim"
+"""Who speaks for a node."""
+
+
 class Mirror:
     """Invariant: after `refresh`, the fleet holds exactly the views that `view` would make now.
 
@@ -279,8 +283,8 @@ class Mirror:
         lingering |= {uid for uid in owners if uid not in self.pods and uid not in self._gone}
         shim, silent = self.shims.get(node), self._silent.get(node, {})
         words = (
-            silent.get("agent", "") if filed and filed.source is Source.AGENT else "",
-            silent.get("shim", "") if config.mode is NodeMode.COMMAND else "",
+            silent.get(AGENT, "") if filed and filed.source is Source.AGENT else "",
+            silent.get(SHIM, "") if config.mode is NodeMode.COMMAND else "",
         )
         return books_of(
             facts,

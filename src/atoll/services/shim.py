@@ -42,6 +42,7 @@ class Shim:
         self._node: NodeFacts | None = None
         self._configs: dict[str, NodeConfigObject] = {}
         self._configs_known = False
+        self._config: NodeConfig | None = None  # what people declared for the node, where that is known
         self._book = GuestBook()
         self._commanded = False  # in this life
         self._chosen: dict[str, Chosen] = {}  # resource -> what was answered last
@@ -69,12 +70,15 @@ class Shim:
         match event:
             case events.NodeTold(node):
                 self._node = node
+                self._merge()
             case events.ConfigTold(name, config):
                 self._configs.pop(name, None)
                 if config is not None:
                     self._configs[name] = config
+                self._merge()
             case events.ConfigsListed():
                 self._configs_known = True
+                self._merge()
             case events.LedgerTold(record):
                 self._book.hear_ledger(record)
                 yield from self._try_again()
@@ -105,17 +109,14 @@ class Shim:
             case _:
                 yield from self._relays.take(event, now)
 
+    def _merge(self) -> None:
+        if self._node is not None and self._configs_known:
+            self._config = config_of(self._node, self._configs.values())
+
     # What it answers.
 
-    @property
-    def config(self) -> NodeConfig | None:
-        """What people declared for the node; None while that is not known."""
-        if self._node is None or not self._configs_known:
-            return None
-        return config_of(self._node, self._configs.values())
-
     def _known(self, *, fresh: bool) -> Known:
-        record, config = self._book.record, self.config
+        record, config = self._book.record, self._config
         devices = (each for name in self._resources for each in self._relays.devices(name))
         return Known(
             guests=self._book.guests,
@@ -141,7 +142,7 @@ class Shim:
     @property
     def _has_no_say(self) -> bool:
         """Whether another mode is declared, and nothing that was granted for this one is known."""
-        config = self.config
+        config = self._config
         return config is not None and config.mode is not NodeMode.COMMAND and not self._book.granted(NodeMode.COMMAND)
 
     def _begin_to_read(self) -> Iterator[ShimEffect]:
@@ -213,7 +214,7 @@ class Shim:
     # What it wants.
 
     def _wanted(self, now: float) -> Iterator[ShimEffect]:
-        config = self.config
+        config = self._config
         if config is None:
             return
         self._commanded |= config.mode is NodeMode.COMMAND

@@ -46,11 +46,6 @@ class Admission:
         if pod.node not in self._visits:
             self._next(pod.node)
 
-    def in_use(self, node: str) -> frozenset[str]:
-        """Devices of the pod that is on its way in."""
-        visit = self._visits.get(node)
-        return visit.held if visit else frozenset()
-
     def _next(self, node: str) -> None:
         self._visits.pop(node, None)
         queue = self._queues.get(node, deque())

@@ -69,10 +69,6 @@ class ShimProcess:
     _known: set[str] = field(default_factory=set)
     _renewals: int = 0
 
-    @property
-    def runs(self) -> bool:
-        return self._shim is not None
-
     def start(self) -> None:
         if self._shim is not None:
             return

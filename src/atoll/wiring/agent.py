@@ -1,9 +1,6 @@
 """Puts `atoll agent` together: the node's service, its corner of the Kubernetes API, and its machine."""
 
-import asyncio
-import signal
 import socket
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +16,7 @@ from atoll.adapters.node.machine import RealMachine
 from atoll.core.agent.effects import Note
 from atoll.services.agent import Agent
 from atoll.services.agent_shell import AgentShell
+from atoll.wiring.running import MonotonicClock, stop_asked_for, until_stopped
 
 CONNECTIONS = 8
 SERVICE_ACCOUNT_CA = Path("/var/run/secrets/kubernetes.io/serviceaccount/ca.crt")
@@ -49,20 +47,13 @@ class AgentSettings:
     kubelet_ca: Path | None = None
 
 
-class MonotonicClock:
-    def now(self) -> float:
-        return time.monotonic()
-
-
 async def run_agent(settings: AgentSettings) -> None:
     """Run until SIGTERM or SIGINT.
 
     Raises:
         AtollError: it cannot be started as told.
     """
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_asked_for()
     access = access_from(settings.kubeconfig)
     trusted = (SERVICE_ACCOUNT_CA, settings.kubelet_dir / OWN_CERTIFICATE)
     async with KubeClient(access, connections=CONNECTIONS) as client:
@@ -85,14 +76,7 @@ async def run_agent(settings: AgentSettings) -> None:
             _heard,
         )
         _log.info("watching", node=settings.node, server=access.server)
-        running = asyncio.create_task(shell.run(), name="agent")
-        stopped = asyncio.create_task(stop.wait())
-        await asyncio.wait([running, stopped], return_when=asyncio.FIRST_COMPLETED)
-        _log.info("stopping")
-        if running.done():
-            running.result()  # what failed here is a bug: the process ends and is started again
-        running.cancel()
-        await asyncio.wait([running])
+        await until_stopped(shell.run(), stop, _log, "agent")
 
 
 def _heard(note: Note) -> None:

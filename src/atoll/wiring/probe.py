@@ -11,7 +11,7 @@ from atoll.core.errors import AtollError
 from atoll.core.probe import Got
 from atoll.services.probe_shell import run_probe
 from atoll.services.probing import Probing
-from atoll.wiring.agent import MonotonicClock
+from atoll.wiring.running import MonotonicClock
 
 
 async def probe(

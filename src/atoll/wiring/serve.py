@@ -8,7 +8,6 @@ the Lease only says who cleans up and wakes waiters.
 import asyncio
 import contextlib
 import gc
-import signal
 import socket
 import time
 from collections.abc import Sequence
@@ -36,6 +35,7 @@ from atoll.servers.tls import server_context
 from atoll.servers.witness import Witness
 from atoll.services.scheduling import Scheduling
 from atoll.services.shell import Shell
+from atoll.wiring.running import stop_asked_for
 
 STANDSTILL_S = 10.0
 """The service's loop takes ten ticks a second; one that has taken none for so long is stuck."""
@@ -91,9 +91,7 @@ async def serve(settings: ServeSettings) -> None:
     Raises:
         AtollError: it cannot be started as told.
     """
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_asked_for()
     faults = Faults(parse_fault(settings.fault) if settings.fault else None)
     access = access_from(settings.kubeconfig)
     names = server_names(settings.host, settings.dns_names, socket.gethostname())

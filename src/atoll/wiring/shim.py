@@ -2,9 +2,7 @@
 
 import asyncio
 import contextlib
-import signal
 import socket
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from atoll.core.shim.effects import Note
 from atoll.servers.device_plugin import KubeletFace, PluginFace
 from atoll.services.shim import Shim
 from atoll.services.shim_shell import ShimShell
+from atoll.wiring.running import MonotonicClock, stop_asked_for, until_stopped
 
 CONNECTIONS = 8
 FAREWELL_S = 2.0
@@ -43,20 +42,13 @@ class ShimSettings:
     plugin_folder: Path
 
 
-class MonotonicClock:
-    def now(self) -> float:
-        return time.monotonic()
-
-
 async def run_shim(settings: ShimSettings) -> None:
     """Run until SIGTERM or SIGINT.
 
     Raises:
         AtollError: it cannot be started as told.
     """
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_asked_for()
     access = access_from(settings.kubeconfig)
     plugins = Upstreams(private_folder(settings.plugin_folder))
     async with KubeClient(access, connections=CONNECTIONS) as client:
@@ -68,14 +60,7 @@ async def run_shim(settings: ShimSettings) -> None:
         plugin_face = PluginFace(settings.plugin_folder, plugins)
         await plugin_face.start()
         _log.info("serving", node=settings.node, plugins=str(settings.plugin_folder), server=access.server)
-        running = asyncio.create_task(shell.run(plugins, kubelet), name="shim")
-        stopped = asyncio.create_task(stop.wait())
-        await asyncio.wait([running, stopped], return_when=asyncio.FIRST_COMPLETED)
-        _log.info("stopping")
-        if running.done():
-            running.result()  # what failed here is a bug: the process ends and is started again
-        running.cancel()
-        await asyncio.wait([running])
+        await until_stopped(shell.run(plugins, kubelet), stop, _log, "shim")
         # So that nobody decides in our name any more; an answer is not waited for long.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FAREWELL_S):

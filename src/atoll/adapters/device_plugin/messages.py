@@ -142,11 +142,6 @@ def preferences_message(answers: Iterable[Iterable[str]]) -> bytes:
     return b"".join(message_field(_CONTAINER, _ids(ids)) for ids in answers)
 
 
-def preferences_of(message: bytes) -> tuple[tuple[str, ...], ...]:
-    """Per container the ids of a PreferredAllocationResponse. Raises: Malformed."""
-    return tuple(tuple(_each_id(each)) for each in _containers(message))
-
-
 def allocated_of(message: bytes) -> tuple[frozenset[str], ...]:
     """Per container the ids of an AllocateRequest. Raises: Malformed."""
     return tuple(frozenset(_each_id(each)) for each in _containers(message))

@@ -1,4 +1,4 @@
-"""`ports.Plugins`: the device plugins that have registered with the shim, each on its socket in the private folder.
+"""`ports.DevicePlugins`: device plugins that have registered with the shim, each on its socket in the private folder.
 
 To them the shim is the kubelet, and it keeps the kubelet's manners: it calls back when one registers, follows its
 devices until the stream ends, and then waits until it registers anew. Of two that register for one resource the last
