@@ -26,7 +26,7 @@ KUBERNETES_VERSIONS ?= v1.34 v1.36
 VERSIONS_TESTS := acceptance observed_nodes stock_nodes kubelet_oracle binding_facts requeue_facts cluster_api \
 	ledger_protocol crds
 
-.PHONY: demo test check static e2e e2e-versions fuzz bench sim venv realkube libraries chromium
+.PHONY: demo test check static e2e e2e-versions fuzz bench sim venv realkube libraries chromium nvidia-plugin
 
 demo: venv  ## the real services on a simulated cluster, in seconds, with no Kubernetes
 	@$(BIN)/atoll demo
@@ -77,6 +77,12 @@ chromium:  ## the browser in which the report's page is tested
 libraries:  ## of tests: NVIDIA's, of machines that exist only on paper, and a clock that can be set
 	@bash tests/library.sh nvml_stub nvml-stub/libnvidia-ml.so.1
 	@bash tests/library.sh clock_shift clock-shift/libclockshift.so
+
+nvidia-plugin:  ## NVIDIA's own device plugin, for ATOLL_NVIDIA_PLUGIN=.cache/nvidia-device-plugin make e2e
+	@bash .ci/compiler
+	@cd tests/realkube/nvidia && CGO_ENABLED=1 GOWORK=off GOTOOLCHAIN=local go build -mod=readonly -buildvcs=false \
+		-trimpath -ldflags "-s -w -extldflags=-Wl,-z,lazy" -o "$(CURDIR)/.cache/nvidia-device-plugin" \
+		github.com/NVIDIA/k8s-device-plugin/cmd/nvidia-device-plugin
 
 realkube:
 	@bash tests/realkube/build.sh

@@ -27,7 +27,7 @@ HEARD_S = 2.0
 
 
 def rows() -> Iterator[Row]:
-    with commanded_site(["none"]) as site:
+    with commanded_site([("none", "strip")]) as site:
         node = site.nodes[NODE]
         node.plane.pieces[f"kubelet-{NODE}"].freeze()
         site.atoll.pod("waits", 2, [site.boxes[NODE]], annotations=RESTRICTED)

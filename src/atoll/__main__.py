@@ -1,5 +1,5 @@
 """`python -m atoll` is `atoll`."""
 
-from atoll.cli.entry import main
+from atoll.cli.app import main
 
 main()

@@ -14,6 +14,7 @@ from atoll.core.events import Outcome, WatchEvent
 from atoll.core.probe import Listed, Make, NotMade, Remove
 from atoll.core.shim import effects as shim_effects
 from atoll.core.shim import events as shim_events
+from atoll.core.shim.values import Memory
 
 
 class ClusterApi(Protocol):
@@ -64,6 +65,18 @@ class ShimApi(Protocol):
     def watch(self) -> AsyncIterator[shim_events.ApiEvent]:
         """The shim's Node, every `GPUNodeConfig`, the node's ledger and the pods on it that ask for GPUs, then each
         change."""
+        ...
+
+
+class ShimMemory(Protocol):
+    """What a shim knew, over the end of its process."""
+
+    def load(self) -> Memory | None:
+        """What the last life has saved since the machine was booted; None where that cannot be told for sure."""
+        ...
+
+    def save(self, memory: Memory) -> None:
+        """In the place of what was saved before; what cannot be saved is not loaded either. Never raises."""
         ...
 
 

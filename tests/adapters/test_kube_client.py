@@ -6,13 +6,17 @@ import socket
 import ssl
 import stat
 import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import yaml
 
+from atoll.adapters.certificates import ensure_certificates
 from atoll.adapters.kube.client import KubeClient, Unanswered
-from atoll.adapters.kube.credentials import Access, AccessError, ExecPlugin, Fixed, TokenFile, access_from
+from atoll.adapters.kube.credentials import Access, AccessError, Fixed, TokenFile, access_from, service_account
+from atoll.adapters.kube.kubeconfig import ExecPlugin
 from tests.adapters.api_double import Double, said
 
 
@@ -233,3 +237,45 @@ def test_a_kubeconfig_with_an_unknown_exec_version_or_authority_is_refused(tmp_p
         access_from(exec_config(tmp_path, "", "v1alpha1"))
     with pytest.raises(AccessError, match="config"):
         access_from(kubeconfig(tmp_path, {}, **{"certificate-authority": "nowhere.crt"}))
+
+
+@pytest.fixture
+def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a service account, as a pod has it."""
+    ensure_certificates(tmp_path, ["localhost"], datetime.now(UTC))
+    (tmp_path / "token").write_text("t1\n")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "6443")
+    return tmp_path
+
+
+def test_a_pod_finds_its_service_account(account: Path) -> None:
+    access = service_account(account)
+
+    assert access is not None
+    assert access.server == "https://10.0.0.1:6443"
+    assert asyncio.run(access.credentials.header()) == "Bearer t1"
+    assert len(access.tls.get_ca_certs()) == 1
+
+
+def test_a_service_account_is_reached_by_ipv6_too(account: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+
+    assert (access := service_account(account))
+    assert access.server == "https://[fd00::1]:6443"
+
+
+def test_outside_of_a_pod_there_is_no_service_account(account: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (account / "token").unlink()
+    assert service_account(account) is None
+    (account / "token").write_text("t1")
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST")
+    assert service_account(account) is None
+
+
+@pytest.mark.parametrize("spoil", [Path.unlink, lambda path: path.write_text("no certificate")])
+def test_a_service_account_whose_authority_cannot_be_read_is_told(account: Path, spoil: Callable[[Path], None]) -> None:
+    spoil(account / "ca.crt")
+
+    with pytest.raises(AccessError, match=r"service account: .*ca\.crt cannot be read"):
+        service_account(account)

@@ -7,7 +7,8 @@ import typer
 from typer.testing import CliRunner
 
 from atoll.cli.app import app
-from atoll.cli.options import UNUSABLE, resources_of
+from atoll.cli.ending import UNUSABLE
+from atoll.cli.options import resources_of
 
 BAD = ["bad//name", "gpu", "", "/", "nvidia.com/", "/gpu", "nvidia.com/gpu/x", "NVIDIA.com/gpu", "nvidia..com/gpu",
        "-nvidia.com/gpu", "nvidia.com/-gpu", "nvidia.com/gpu.", "nvidia.com/g pu", "nvidia.com/" + "g" * 64,

@@ -179,15 +179,6 @@ def test_a_node_that_nobody_commands_is_closed_and_says_why(change: dict[str, ob
     assert why in node.state.closed_note
 
 
-@pytest.mark.parametrize(
-    ("policy", "closed"), [("none", None), ("restricted", Code.NODE_CLOSED), ("", Code.NODE_CLOSED)]
-)
-def test_hints_may_be_kept_only_where_no_topology_manager_goes_by_them(policy: str, closed: Code | None) -> None:
-    config, parts = replace(COMMAND, hints=Hints.KEEP), replace(PARTS, policy=policy)
-
-    assert code(wish(4), view(config=config, parts=parts, commands=Hints.KEEP)) is closed
-
-
 def test_quarantined_gpus_that_the_shim_calls_unhealthy_hide_no_others() -> None:
     node = view(node=replace(NODE, allocatable=6), config=replace(COMMAND, quarantine=uuids(0, 1)), got=[], pods=[])
 

@@ -22,7 +22,7 @@ def test_its_commands_are_taken_by_the_program() -> None:
     parts = (part.split("#")[0].split() for line in lines for part in line.split("|"))
     calls = [words for program, *words in parts if program == "atoll"]
 
-    assert [words[1] for words in calls] == ["crds", "rbac", "admission", "agent", "shim"]
+    assert [words[1] for words in calls] == ["crds", "rbac", "admission", "agent", "shim", "shim"]
     for words in calls:
         must_be_taken(words)
 

@@ -58,17 +58,23 @@ class CommandedSite(Site):
 
 
 @contextlib.contextmanager
-def commanded_site(policies: Sequence[str], hints: Sequence[str] = ("strip",)) -> Iterator[CommandedSite]:
-    """One node per Topology Manager policy and hints, each with an agent, a shim, and NVIDIA's allocator behind it."""
+def commanded_site(spots: Sequence[tuple[str, str]], *, nvidia: bool = False) -> Iterator[CommandedSite]:
+    """One node each of a Topology Manager policy and hints, with an agent, a shim, and NVIDIA's allocator behind it.
+
+    Args:
+        nvidia: whether all of NVIDIA's plugin is there.
+    """
     with ControlPlane(feature_gates=FEATURES) as plane, GpuAllocator() as allocator:
         nodes = {}
-        for number, (policy, hint) in enumerate((policy, hint) for policy in policies for hint in hints):
+        for number, (policy, hint) in enumerate(spots):
             name, gpus = f"n-{policy}-{hint}", [Gpu(gpu_uuid(number, n), n // 4) for n in range(8)]
             folder = plane.folder / name / "private"
-            nodes[name] = RealNode(plane, name, gpus, PCIE, NVLINKS, allocator, policy, plugin_folder=folder)
+            nodes[name] = RealNode(
+                plane, name, gpus, PCIE, NVLINKS, allocator, policy, plugin_folder=folder, nvidia=nvidia
+            )
             nodes[name].start()
         site = CommandedSite(plane, nodes)
-        for hint in hints:
+        for hint in {hint for _, hint in spots}:
             site.atoll.configure(hint, [name for name in nodes if name.endswith(hint)], mode="command", hints=hint)
         plane.apply(real_agent.printed_roles())
         plane.apply(real_shim.printed_roles())
@@ -76,11 +82,11 @@ def commanded_site(policies: Sequence[str], hints: Sequence[str] = ("strip",)) -
             shim = site.shims[name] = RealShim(node)
             shim.prepare()
             shim.start()
+            agent = site.agents[name] = RealAgent(node)
+            agent.prepare()
             node.plugin.start()
             node.plugin.follow()
             node.until_offered()
-            agent = site.agents[name] = RealAgent(node)
-            agent.prepare()
             agent.start()
         for name in nodes:
             wait_until(lambda name=name: site.told(name), f"{name} to be told of", 60)  # type: ignore[misc]

@@ -1,20 +1,32 @@
-"""What goes wrong on a commanded node, on a real kubelet: in whatever order its parts start anew, nobody loses his
-GPUs, nobody gets another's, and who waits gets exactly what was granted.
+"""What goes wrong on a commanded node, on real kubelets: in whatever order its parts start anew, nobody loses his GPUs,
+nobody gets another's, and who waits gets exactly what was granted.
 
-`docs/command-mode.md` has the table of these.
+Once where the shim takes the hints away, and once where it keeps them under a Topology Manager. `docs/command-mode.md`
+has the table of these.
 """
 
-import contextlib
 import itertools
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from pathlib import Path
 
-import grpc
 import pytest
 
-from tests.e2e.commanded_site import CommandedSite, commanded_site
-from tests.e2e.observed_site import RESTRICTED
+from tests.clock_shift import shift
+from tests.e2e import one_commanded
+from tests.e2e.one_commanded import (
+    Fault,
+    Spot,
+    agent,
+    api_server,
+    inventory,
+    kubelet,
+    plugin,
+    service,
+    shim,
+    together,
+)
 from tests.realkube import fleet
 from tests.realkube.api import wait_until
 from tests.realkube.fleet import pods_in
@@ -22,64 +34,13 @@ from tests.realkube.namespaces import needs_mounts
 
 pytestmark = [pytest.mark.e2e, needs_mounts]
 
-NODE = "n-none-strip"
 HEARD_S = 1
 """A shim has heard of a pod by then."""
 
-Fault = Callable[[CommandedSite], None]
+HOURS_S = 2 * 3600
+OLDER = [sys.executable, str(Path(__file__).parents[1] / "realkube" / "older_agent.py")]
 
-
-@pytest.fixture(scope="module")
-def site() -> Iterator[CommandedSite]:
-    with commanded_site(["none"]) as whole:
-        yield whole
-
-
-@pytest.fixture(autouse=True)
-def healthy(site: CommandedSite) -> Iterator[None]:
-    yield
-    site.nodes[NODE].cri.stuck.clear()
-    fleet.remove_all(site.atoll.api)
-    wait_until(lambda: site.open() and not site.held(NODE), "the node to be whole again", 60, site.atoll.metrics)
-
-
-def shim(site: CommandedSite) -> None:
-    site.shims[NODE].stop()
-    site.shims[NODE].start()
-
-
-def kubelet(site: CommandedSite) -> None:
-    site.nodes[NODE].restart_kubelet()
-
-
-def plugin(site: CommandedSite) -> None:
-    with contextlib.suppress(grpc.RpcError):  # no shim is there; it sees when one comes
-        site.nodes[NODE].plugin.restart()
-
-
-def agent(site: CommandedSite) -> None:
-    site.agents[NODE].stop()
-    site.agents[NODE].start()
-
-
-def service(site: CommandedSite) -> None:
-    site.atoll.serve.kill()
-    site.atoll.serve.start()
-    site.atoll.serve.wait_until(site.atoll.ready)
-
-
-def api_server(site: CommandedSite) -> None:
-    site.nodes[NODE].plane.restart_apiserver()
-
-
-def together(site: CommandedSite) -> None:
-    site.shims[NODE].stop()
-    site.nodes[NODE].plugin.stop()
-    kubelet(site)
-    site.shims[NODE].start()
-
-
-FAULTS: list[Fault] = [shim, kubelet, plugin, agent, service, api_server, together]
+FAULTS: list[Fault] = [shim, kubelet, plugin, agent, service, api_server, inventory, together]
 ORDERS: list[Sequence[Fault]] = [
     *itertools.permutations((shim, kubelet, plugin)),
     *itertools.permutations((shim, agent), 2),
@@ -87,122 +48,227 @@ ORDERS: list[Sequence[Fault]] = [
     (shim, shim, shim),
 ]
 
-
-def strike(site: CommandedSite, *faults: Fault) -> None:
-    """Let them happen, and wait until the node's parts have found each other again."""
-    for fault in faults:
-        moment = datetime.now(UTC).isoformat()
-        fault(site)
-    if not {shim, kubelet, plugin, together}.isdisjoint(faults):
-        wait_until(lambda: site.commanded_since(NODE, moment), "the shim to answer the kubelet again", 60)
-        wait_until(site.open, "the node to be open", 60, site.atoll.metrics)
-
-
-def runs(site: CommandedSite, name: str, gpus: int) -> frozenset[str]:
-    site.atoll.pod(name, gpus, [site.boxes[NODE]], annotations=RESTRICTED)
-    seen = site.running(name)[1]
-    site.until_granted(name, seen)
-    return seen
-
-
-def until_held(site: CommandedSite, **pods: frozenset[str]) -> None:
-    wait_until(lambda: site.held(NODE) == pods, f"{sorted(pods)} to be read back", 60, lambda: str(site.held(NODE)))
+site, spot = one_commanded.site, one_commanded.spot
+"""Fixtures."""
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
-def test_who_runs_keeps_his_gpus_and_who_waits_gets_what_was_granted(site: CommandedSite, fault: Fault) -> None:
-    first, second = runs(site, "first", 4), runs(site, "second", 2)
-    until_held(site, first=first, second=second)
-    site.atoll.pod("third", 4, [site.boxes[NODE]], annotations=RESTRICTED)
-    fleet.wait_refused(site.atoll.api, "third")
+def test_who_runs_keeps_his_gpus_and_who_waits_gets_what_was_granted(spot: Spot, fault: Fault) -> None:
+    api = spot.site.atoll.api
+    first, second = spot.runs("first", 4), spot.runs("second", 2)
+    spot.until_held(first=first, second=second)
+    spot.ask("third", 4)
+    fleet.wait_refused(api, "third")
 
-    strike(site, fault)
+    spot.strike(fault)
 
-    assert site.nodes[NODE].cri.running().keys() >= uids(site, "first", "second")
-    until_held(site, first=first, second=second)
-    fleet.remove(site.atoll.api, "first")
-    assert site.running("third")[1] == site.granted("third") == first
-    restarts_with(site, "second", second)
+    assert spot.runs_still("first", "second")
+    spot.until_held(first=first, second=second)
+    fleet.remove(api, "first")
+    assert spot.site.running("third")[1] == spot.site.granted("third") == first
+    spot.restarts_with("second", second)
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=lambda order: "-".join(each.__name__ for each in order))
-def test_the_parts_of_a_node_may_start_anew_in_any_order(site: CommandedSite, order: Sequence[Fault]) -> None:
-    first, second = runs(site, "first", 3), runs(site, "second", 2)
-    until_held(site, first=first, second=second)
+def test_the_parts_of_a_node_may_start_anew_in_any_order(spot: Spot, order: Sequence[Fault]) -> None:
+    first, second = spot.runs("first", 3), spot.runs("second", 2)
+    spot.until_held(first=first, second=second)
 
-    strike(site, *order)
+    spot.strike(*order)
 
-    third = runs(site, "third", 1)
-    until_held(site, first=first, second=second, third=third)
-    restarts_with(site, "second", second)
-
-
-def uids(site: CommandedSite, *names: str) -> set[tuple[str, str]]:
-    return {(site.atoll.api.get(f"{pods_in()}/{name}")["metadata"]["uid"], "c0") for name in names}
+    third = spot.runs("third", 1)
+    spot.until_held(first=first, second=second, third=third)
+    spot.restarts_with("second", second)
 
 
-def restarts_with(site: CommandedSite, name: str, uuids: frozenset[str]) -> None:
-    """The pod's container ends and is started again, with the same GPUs."""
-    ((uid, _),) = uids(site, name)
-    site.nodes[NODE].cri.end(uid)
-    site.atoll.api.wait_for(
-        f"{pods_in()}/{name}", lambda pod: bool(pod["status"]["containerStatuses"][0]["restartCount"]), 60
-    )
-    wait_until(lambda: (uid, "c0") in site.nodes[NODE].cri.running(), f"{name} to run again", 60)
-    assert site.running(name)[1] == uuids
-
-
-def test_what_was_decided_starts_while_the_api_is_away(site: CommandedSite) -> None:
+def test_what_was_decided_starts_while_the_api_is_away(spot: Spot) -> None:
     """The kubelet stands still while a pod is bound, and goes on when nobody can be asked any more."""
-    plane = site.nodes[NODE].plane
-    server, piece = plane.pieces["kube-apiserver"], plane.pieces[f"kubelet-{NODE}"]
-    first = runs(site, "first", 2)
-    until_held(site, first=first)
+    plane = spot.node.plane
+    server, piece = plane.pieces["kube-apiserver"], plane.pieces[f"kubelet-{spot.name}"]
+    first = spot.runs("first", 2)
+    spot.until_held(first=first)
     piece.freeze()
-    site.atoll.pod("second", 4, [site.boxes[NODE]], annotations=RESTRICTED, automountServiceAccountToken=False)
-    granted = site.granted("second")
-    ((uid, _),) = uids(site, "second")
+    spot.ask("second", 4, automountServiceAccountToken=False)
+    granted, uid = spot.site.granted("second"), spot.uid("second")
     time.sleep(HEARD_S)
 
     server.kill()
     piece.thaw()
-    running = site.nodes[NODE].cri.running
+    running = spot.node.cri.running
     wait_until(lambda: (uid, "c0") in running(), "the second to run", 60)
     seen = frozenset(running()[uid, "c0"]["NVIDIA_VISIBLE_DEVICES"].split(","))
     server.start()
     server.wait_until(plane.answers)
 
     assert seen == granted
-    until_held(site, first=first, second=granted)
+    spot.until_held(first=first, second=granted)
 
 
-def test_a_stranger_that_asks_for_more_than_is_nobody_s_gets_nothing(site: CommandedSite) -> None:
-    first = runs(site, "first", 4)
-    site.shims[NODE].piece.freeze()
-    site.atoll.pod("second", 2, [site.boxes[NODE]], annotations=RESTRICTED)
-    fleet.wait_bound(site.atoll.api, "second")
-    fleet.create_pods(site.atoll.api, [fleet.gpu_pod("stranger", 3, nodeName=NODE)])
-    site.shims[NODE].piece.thaw()
+def test_a_kubelet_that_stands_still_keeps_its_pods(spot: Spot) -> None:
+    first = spot.runs("first", 4)
+    piece = spot.node.plane.pieces[f"kubelet-{spot.name}"]
+    piece.freeze()
+    spot.ask("second", 2)
+    fleet.wait_bound(spot.site.atoll.api, "second")
+    granted = spot.site.granted("second")
 
-    assert site.running("second")[1] == site.granted("second")
-    where = f"{pods_in()}/stranger"
-    status = site.atoll.api.wait_for(where, lambda pod: pod["status"].get("phase") in {"Running", "Failed"}, 60)[
-        "status"
-    ]
-    assert (status["phase"], status["reason"]) == ("Failed", "UnexpectedAdmissionError")
-    until_held(site, first=first, second=site.granted("second"))
+    piece.thaw()
+
+    assert spot.site.running("second")[1] == granted
+    spot.until_held(first=first, second=granted)
 
 
-def test_a_pod_deleted_by_force_under_its_containers_leaves_its_gpus_to_nobody(site: CommandedSite) -> None:
-    first = runs(site, "first", 4)
-    until_held(site, first=first)
-    ((uid, _),) = uids(site, "first")
-    site.nodes[NODE].cri.stuck.add(uid)
-    fleet.remove(site.atoll.api, "first")
+def test_a_stranger_that_asks_for_more_than_is_nobody_s_gets_nothing(spot: Spot) -> None:
+    api = spot.site.atoll.api
+    first = spot.runs("first", 4)
+    spot.shim.piece.freeze()
+    spot.ask("second", 2)
+    fleet.wait_bound(api, "second")
+    fleet.create_pods(api, [fleet.gpu_pod("stranger", 3, nodeName=spot.name)])
+    spot.shim.piece.thaw()
 
-    second = runs(site, "second", 4)
+    assert spot.site.running("second")[1] == spot.site.granted("second")
+    ended = api.wait_for(f"{pods_in()}/stranger", lambda pod: pod["status"].get("phase") in {"Running", "Failed"}, 60)
+    reason = "TopologyAffinityError" if spot.in_turn else "UnexpectedAdmissionError"
+    assert (ended["status"]["phase"], ended["status"]["reason"]) == ("Failed", reason)
+    spot.until_held(first=first, second=spot.site.granted("second"))
 
-    assert not second & first
-    site.nodes[NODE].cri.stuck.clear()
-    until_held(site, second=second)
-    assert runs(site, "third", 4) == first
+
+def test_a_pod_deleted_by_force_under_its_containers_leaves_its_gpus_to_nobody(spot: Spot) -> None:
+    first = spot.runs("first", 4)
+    spot.until_held(first=first)
+    spot.node.cri.stuck.add(spot.uid("first"))
+    fleet.remove(spot.site.atoll.api, "first")
+
+    spot.ask("second", 4)
+    if spot.in_turn:
+        spot.site.atoll.waits_with("second", "Unconfirmed")
+    else:
+        assert not spot.site.running("second")[1] & first
+    spot.node.cri.stuck.clear()
+
+    second = spot.site.running("second")[1]
+    spot.until_held(second=second)
+    third = spot.runs("third", 4)
+    spot.until_held(second=second, third=third)
+
+
+def test_a_pod_that_came_and_was_deleted_by_force_without_an_agent_leaves_its_gpus_to_nobody(spot: Spot) -> None:
+    spot.agent.stop()
+    spot.ask("first", 4)
+    first = spot.site.running("first")[1]
+    uid = spot.uid("first")
+    spot.node.cri.stuck.add(uid)
+    fleet.remove(spot.site.atoll.api, "first")
+    spot.agent.start()
+
+    wait_until(lambda: uid in spot.site.holders(spot.name), "it to be told of", 60)
+    spot.ask("second", 4)
+    spot.site.atoll.waits_with("second", "Unconfirmed")
+    assert (uid, "c0") in spot.node.cri.running()
+    spot.node.cri.stuck.clear()
+
+    second = spot.site.running("second")[1]
+    spot.until_held(second=second)
+    assert second == first or not second & first
+
+
+def test_a_kubelet_that_lost_its_checkpoint_is_told_what_each_pod_has(spot: Spot) -> None:
+    first, second = spot.runs("first", 4), spot.runs("second", 2)
+    spot.until_held(first=first, second=second)
+    (spot.node.folder / "plugins" / "kubelet_internal_checkpoint").unlink()
+
+    spot.strike(kubelet)
+
+    spot.until_held(first=first, second=second)
+    spot.restarts_with("first", first)
+    third = spot.runs("third", 2)
+    spot.until_held(first=first, second=second, third=third)
+
+
+@pytest.mark.parametrize("change", [{"lost": True}, {"mig": 1}], ids=["lost", "split by MIG"])
+def test_a_gpu_that_goes_is_given_to_nobody_until_it_is_back(spot: Spot, change: dict[str, object]) -> None:
+    first = spot.runs("first", 4)
+    gpu = next(n for n, gpu in enumerate(spot.node.gpus) if gpu.uuid not in first)
+
+    spot.agent.write_machine(gpu, **change)
+    wait_until(lambda: spot.site.told(spot.name)["devices"][gpu] != healthy(spot, gpu), "it to be told of", 60)
+    spot.ask("second", 4)
+    fleet.wait_refused(spot.site.atoll.api, "second")
+    spot.agent.write_machine()
+
+    second = spot.site.running("second", 60)[1]
+    spot.until_held(first=first, second=second)
+
+
+def healthy(spot: Spot, gpu: int) -> object:
+    """What the agent tells of a GPU of which nothing special is to be told."""
+    device = dict(spot.site.told(spot.name)["devices"][gpu])
+    return {key: value for key, value in device.items() if key not in {"health", "mig"}}
+
+
+def test_a_boot_leaves_nothing_of_before(spot: Spot) -> None:
+    first = spot.runs("first", 4)
+    spot.until_held(first=first)
+    boot = spot.site.told(spot.name)["bootID"]
+    spot.agent.stop()
+    spot.shim.stop()
+    spot.node.crash()
+    fleet.remove(spot.site.atoll.api, "first")
+
+    spot.shim.start()
+    spot.node.boot()
+    spot.ask("second", 4)
+    assert "has booted since" in spot.site.atoll.waits_with("second", "StaleInventory", timeout_s=60)
+    spot.agent.start()
+
+    second = spot.site.running("second", 60)[1]
+    assert spot.site.told(spot.name)["bootID"] != boot
+    spot.until_held(second=second)
+    third = spot.runs("third", 4)
+    spot.until_held(second=second, third=third)
+
+
+@pytest.mark.parametrize("spot", [one_commanded.STRIP], indirect=True, ids=["none-strip"])
+def test_an_agent_that_is_a_version_behind_is_understood(spot: Spot) -> None:
+    spot.agent.stop()
+    inventory(spot)
+    spot.agent.start(OLDER)
+    first = spot.runs("first", 4)
+    spot.until_held(first=first)
+    spot.agent.stop()
+    spot.agent.start()
+
+    second = spot.runs("second", 4)
+    spot.until_held(first=first, second=second)
+
+
+@pytest.mark.parametrize("spot", [one_commanded.KEEP], indirect=True, ids=["restricted-keep"])
+def test_a_shim_whose_clock_jumps_answers_as_before(spot: Spot, tmp_path: Path) -> None:
+    clock = tmp_path / "ahead"
+    spot.shim.stop()
+    spot.shim.start(**shift.variables(clock))
+    first = spot.runs("first", 4)
+
+    for ahead_s in (HOURS_S, -HOURS_S):
+        shift.set_ahead(clock, ahead_s)
+        second = spot.runs("second", 4)
+        spot.until_held(first=first, second=second)
+        fleet.remove(spot.site.atoll.api, "second")
+        spot.until_held(first=first)
+    shim(spot)
+
+
+@pytest.mark.parametrize("spot", [one_commanded.STRIP], indirect=True, ids=["none-strip"])
+def test_a_shim_that_is_silent_for_a_minute_closes_the_node_until_it_speaks_again(spot: Spot) -> None:
+    first = spot.runs("first", 4)
+    spot.until_held(first=first)
+
+    spot.shim.piece.freeze()
+    wait_until(lambda: not spot.site.open(), "the silence to be noticed", 120)
+    spot.ask("second", 4)
+    assert "has said nothing for more than 60 s" in spot.site.atoll.waits_with("second", "StaleInventory")
+    spot.shim.piece.thaw()
+
+    second = spot.site.running("second", 60)[1]
+    spot.until_held(first=first, second=second)

@@ -15,7 +15,7 @@ from atoll.core.gpuset import mask_of
 from atoll.models.kubelet.device_hints import Devices
 from atoll.models.kubelet.numa import NumaNodes
 from atoll.models.kubelet.topology_manager import TopologyManager, TopologyPolicy
-from atoll.models.stock import StockNode
+from atoll.models.stock import Kubelet, StockNode
 from tests.e2e.read_back import given_of
 from tests.realkube.api import wait_until
 from tests.realkube.fake_plugin import VISIBLE, Gpu
@@ -57,7 +57,7 @@ def board(*, pairs: bool = False, bridges: bool = False) -> Board:
 def predicted_by(board: Board, policy: TopologyPolicy) -> StockNode:
     scores = scores_of({"p2p": board.pcie, "nvlink": board.nvlinks})
     numa = tuple(1 << (n // 4) for n in range(GPUS))
-    return StockNode(Devices(numa, 0b11), (scores,), TopologyManager(policy, NumaNodes((0, 1))))
+    return StockNode(Kubelet(Devices(numa, 0b11), TopologyManager(policy, NumaNodes((0, 1)))), (scores,))
 
 
 BOARDS = [board(), board(pairs=True), board(bridges=True), board()]

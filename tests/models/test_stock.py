@@ -7,7 +7,7 @@ from atoll.models.kubelet.device_hints import Asking, Devices
 from atoll.models.kubelet.hints import Hint
 from atoll.models.kubelet.numa import NumaNodes
 from atoll.models.kubelet.topology_manager import TopologyManager, TopologyPolicy
-from atoll.models.stock import StockNode
+from atoll.models.stock import Kubelet, StockNode
 
 NUMA = NumaNodes((0, 1))
 ISLANDS = (0b00001111, 0b11110000)
@@ -17,7 +17,7 @@ STRICT = [TopologyPolicy.RESTRICTED, TopologyPolicy.SINGLE_NUMA_NODE]
 
 def node(policy: TopologyPolicy, numa: tuple[int, ...] = (1, 1, 1, 1, 2, 2, 2, 2)) -> StockNode:
     points = tuple(tuple(0 if a == b else 50 if a // 4 == b // 4 else 10 for b in range(8)) for a in range(8))
-    return StockNode(Devices(numa, 0b11), (points,), TopologyManager(policy, NUMA))
+    return StockNode(Kubelet(Devices(numa, 0b11), TopologyManager(policy, NUMA)), (points,))
 
 
 def intact(told: Outcomes) -> bool:
@@ -79,7 +79,7 @@ def test_what_init_containers_held_is_used_again() -> None:
 def test_a_plugin_that_crashes_fails_the_pod() -> None:
     # The two NV4 of one bridge are worth more than any three GPUs with a link less.
     bridged = tuple(tuple(0 if a == b else 410 if {a, b} == {3, 4} else 10 for b in range(8)) for a in range(8))
-    told = StockNode(Devices((0,) * 8, 0b11), (bridged,), TopologyManager(TopologyPolicy.NONE, NUMA)).outcomes(
+    told = StockNode(Kubelet(Devices((0,) * 8, 0b11), TopologyManager(TopologyPolicy.NONE, NUMA)), (bridged,)).outcomes(
         0b11111, 3
     )
 

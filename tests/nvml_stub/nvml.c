@@ -273,6 +273,28 @@ nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned *is) {
     return told;
 }
 
+nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t mig, nvmlDevice_t *device) {
+    const json *found;
+    nvmlReturn_t told = begin_device("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", mig, &found);
+    if (told == SUCCESS) *device = handle_of(mig->index, 0);
+    return told;
+}
+
+nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor) {
+    const json *found;
+    nvmlReturn_t told = begin_device("nvmlDeviceGetCudaComputeCapability", device, &found);
+    if (told == SUCCESS) *major = 9, *minor = 0;
+    return told;
+}
+
+// Of a machine without a fabric manager.
+nvmlReturn_t nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device, void *into) {
+    const json *found;
+    (void)into;
+    nvmlReturn_t told = begin_device("nvmlDeviceGetGpuFabricInfo", device, &found);
+    return told != SUCCESS ? told : NOT_SUPPORTED;
+}
+
 nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t one, nvmlDevice_t other, unsigned *level) {
     const json *found;
     nvmlReturn_t told = begin_device("nvmlDeviceGetTopologyCommonAncestor", one, &found);

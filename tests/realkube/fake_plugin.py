@@ -52,6 +52,7 @@ class FakePlugin:
     nvlinks: Sequence[Sequence[int]]
     allocator: GpuAllocator
     endpoint: str = "nvidia-gpu.sock"
+    resource: str = RESOURCE
     sick: set[str] = field(default_factory=set)
     missing: set[str] = field(default_factory=set)
     prefer: Prefer | None = None
@@ -78,7 +79,7 @@ class FakePlugin:
                 plugin_pb.RegisterRequest(
                     version="v1beta1",
                     endpoint=self.endpoint,
-                    resource_name=RESOURCE,
+                    resource_name=self.resource,
                     options=plugin_pb.DevicePluginOptions(get_preferred_allocation_available=True),
                 ),
                 wait_for_ready=True,
@@ -180,7 +181,8 @@ class _Plugin(services.DevicePluginServicer):  # type: ignore[misc, name-defined
 
     def Allocate(self, request: Any, context: Any) -> Any:
         self._plugin.allocated += [frozenset(asked.devices_ids) for asked in request.container_requests]
-        if self._plugin.refuses:
+        known = {gpu.uuid for gpu in self._plugin.gpus}
+        if self._plugin.refuses or not all(known.issuperset(asked.devices_ids) for asked in request.container_requests):
             return context.abort(grpc.StatusCode.UNKNOWN, "the plugin refuses")
         return plugin_pb.AllocateResponse(
             container_responses=[

@@ -114,7 +114,13 @@ class ControlPlane:
                 self.api.wait_for(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}", _established)
 
     def service_account(self, name: str, namespace: str = "default", pod: Json | None = None) -> Path:
-        """Make a service account with a token of one hour; returns the path of its kubeconfig.
+        """Make a service account with a token of one hour; returns the path of its kubeconfig."""
+        text = kubeconfig(self.server, self.authority.cert, token=self.token(name, namespace, pod))
+        holder = f"{namespace}-{name}" + (f"-{pod['metadata']['name']}" if pod else "")
+        return self._write_kubeconfig(holder, text)
+
+    def token(self, name: str, namespace: str, pod: Json | None = None) -> str:
+        """Of a service account, which is made where it is missing; good for an hour.
 
         With a pod of that account, the token is bound to it as the one that a kubelet fetches, and names its node.
         """
@@ -126,10 +132,8 @@ class ControlPlane:
             metadata = pod["metadata"]
             bound = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
             spec["boundObjectRef"] = bound
-        token = self.api.create(f"{accounts}/{name}/token", {"spec": spec})
-        text = kubeconfig(self.server, self.authority.cert, token=token["status"]["token"])
-        holder = f"{namespace}-{name}" + (f"-{pod['metadata']['name']}" if pod else "")
-        return self._write_kubeconfig(holder, text)
+        made = self.api.create(f"{accounts}/{name}/token", {"spec": spec})
+        return str(made["status"]["token"])
 
     def connect(self, path: Path) -> Api:
         """Open a client for a kubeconfig; it is closed with the control plane."""

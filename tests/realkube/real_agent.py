@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tests.nvml_stub import stub
 from tests.realkube.api import Json
+from tests.realkube.fake_plugin import Gpu
 from tests.realkube.harness import LOOPBACK
 from tests.realkube.process import Piece
 from tests.realkube.real_node import RealNode
@@ -52,7 +53,7 @@ class RealAgent:
     def prepare(self) -> None:
         """Lay the machine out, run a device plugin's pod, and take the token that the agent's own pod would get."""
         self.write_machine()
-        _write_sysfs(self.node.folder / "host", [gpu.numa for gpu in self.node.gpus])
+        write_sysfs(self.node.folder / "host", [gpu.numa for gpu in self.node.gpus])
         link = self.node.folder / "root" / "device-plugins"
         if not link.exists():
             link.symlink_to(self.node.folder / "plugins")
@@ -106,16 +107,28 @@ class RealAgent:
 
     def write_machine(self, changed: int | None = None, hang: Sequence[str] = (), **change: object) -> None:
         """A healthy machine, but for one GPU of which something else is said, and for calls that never come back."""
-        gpus = range(len(self.node.gpus))
-        devices = [
-            {"uuid": gpu.uuid, "name": "NVIDIA H100", "serial": str(n), "minor": n, "pci": stub.address(n),
-             "memoryMiB": 81559, "mig": 0, "links": list(_links(self.node.nvlinks[n])),
-             **(change if n == changed else {})}
-            for n, gpu in enumerate(self.node.gpus)
-        ]  # fmt: skip
-        ancestors = [[_ANCESTORS.get(self.node.pcie[a][b], 0) for b in gpus] for a in gpus]
-        told = {"driver": "550.54.15", "cuda": 12040, "devices": devices, "ancestors": ancestors, "hang": list(hang)}
-        stub.write(self.machine, told)
+        node = self.node
+        write_machine(self.machine, node.gpus, node.pcie, node.nvlinks, changed, hang, **change)
+
+
+def write_machine(
+    path: Path,
+    gpus: Sequence[Gpu],
+    pcie: Sequence[Sequence[str]],
+    nvlinks: Sequence[Sequence[int]],
+    changed: int | None = None,
+    hang: Sequence[str] = (),
+    **change: object,
+) -> None:
+    """What NVIDIA's library tells of a machine."""
+    devices = [
+        {"uuid": gpu.uuid, "name": "NVIDIA H100", "serial": str(n), "minor": n, "pci": stub.address(n),
+         "memoryMiB": 81559, "mig": 0, "links": list(_links(nvlinks[n])), **(change if n == changed else {})}
+        for n, gpu in enumerate(gpus)
+    ]  # fmt: skip
+    ancestors = [[_ANCESTORS.get(pcie[a][b], 0) for b in range(len(gpus))] for a in range(len(gpus))]
+    told = {"driver": "550.54.15", "cuda": 12040, "devices": devices, "ancestors": ancestors, "hang": list(hang)}
+    stub.write(path, told)
 
 
 STUB_VARIABLES = frozenset({"LD_LIBRARY_PATH", "NVML_STUB_MACHINE"})
@@ -125,7 +138,8 @@ def _links(counts: Sequence[int]) -> Iterator[Json]:
     return ({"remote": stub.address(n), "type": _GPU} for n, count in enumerate(counts) for _ in range(count))
 
 
-def _write_sysfs(root: Path, numa: list[int | None]) -> None:
+def write_sysfs(root: Path, numa: list[int | None]) -> None:
+    """The PCI devices of a /sys below that folder."""
     for n, node in enumerate(numa):
         address = stub.address(n)[4:].lower()
         real = root / "sys/devices" / f"pci0000:{n:02x}" / address

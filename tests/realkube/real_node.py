@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -19,6 +20,7 @@ from tests.realkube.fake_cri import FakeCri
 from tests.realkube.fake_plugin import FakePlugin, Gpu
 from tests.realkube.gpu_allocator import GpuAllocator
 from tests.realkube.harness import ControlPlane, free_port
+from tests.realkube.nvidia_plugin import NvidiaPlugin
 
 SYSCTLS = {"kernel/panic": "10", "kernel/panic_on_oops": "1", "vm/overcommit_memory": "1"}
 """A kubelet writes these on its machine; here it finds them written."""
@@ -38,6 +40,7 @@ class RealNode:
         gpus, pcie, nvlinks: the machine, as the plugin and its allocator see it.
         policy, scope: of the Topology Manager. numa: NUMA nodes; the machine must have as many CPUs.
         plugin_folder: where the plugin looks for a kubelet, where that is not the kubelet's own.
+        nvidia: whether the plugin is NVIDIA's own program; an agent must have laid the machine out before it starts.
     """
 
     plane: ControlPlane
@@ -50,8 +53,10 @@ class RealNode:
     scope: str = "container"
     numa: int = 2
     plugin_folder: Path | None = None
+    nvidia: bool = False
     cri: FakeCri = field(init=False)
-    plugin: FakePlugin = field(init=False)
+    plugin: Any = field(init=False)
+    """A FakePlugin or a NvidiaPlugin."""
 
     @property
     def folder(self) -> Path:
@@ -64,7 +69,11 @@ class RealNode:
         self.cri = FakeCri(self.folder / "cri.sock")
         self.cri.start()
         folder = self.plugin_folder or self.folder / "plugins"
-        self.plugin = FakePlugin(folder, self.gpus, self.pcie, self.nvlinks, self.allocator)
+        if self.nvidia:
+            machine, sysfs = self.folder / "machine.json", self.folder / "host" / "sys"
+            self.plugin = NvidiaPlugin(folder, machine, sysfs, f"plugin-{self.name}", self.plane.run)
+        else:
+            self.plugin = FakePlugin(folder, self.gpus, self.pcie, self.nvlinks, self.allocator)
         self.start_kubelet()
         if self.plugin_folder is None:
             self.plugin.start()
@@ -91,7 +100,8 @@ class RealNode:
         piece.wait_until((self.folder / "plugins" / "kubelet.sock").is_socket)
 
     def stop(self) -> None:
-        self.plugin.followed.set()
+        if not self.nvidia:
+            self.plugin.followed.set()
         self.plugin.stop()
         self.plane.pieces[f"kubelet-{self.name}"].kill()
         self.cri.stop()

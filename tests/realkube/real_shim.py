@@ -1,10 +1,16 @@
-"""`atoll shim` beside a real kubelet: the plugin's folder is the shim's, and the shim serves the kubelet's."""
+"""`atoll shim` beside a real kubelet: the plugin's folder is the shim's, and the shim serves the kubelet's.
 
+It finds a service account as in a pod, by a mount of its own.
+"""
+
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
+from atoll.adapters.kube.credentials import SERVICE_ACCOUNT
 from tests.realkube.process import Piece
 from tests.realkube.real_node import RealNode
 
@@ -22,11 +28,11 @@ def printed_roles() -> str:
 @dataclass
 class RealShim:
     node: RealNode
-    kubeconfig: Path = field(init=False)
+    account: Path = field(init=False)
     piece: Piece = field(init=False)
 
     def prepare(self) -> None:
-        """Take the token that the shim's own pod would get."""
+        """Take what the shim's own pod would get."""
         plane = self.node.plane
         pod = {
             "metadata": {"name": f"{ACCOUNT}-{self.node.name}", "namespace": NAMESPACE},
@@ -39,19 +45,33 @@ class RealShim:
             },
         }
         made = plane.api.create(f"/api/v1/namespaces/{NAMESPACE}/pods", pod)
-        self.kubeconfig = plane.service_account(ACCOUNT, NAMESPACE, made)
+        self.account = self.node.folder / "service-account"
+        self.account.mkdir()
+        (self.account / "token").write_text(plane.token(ACCOUNT, NAMESPACE, made))
+        (self.account / "ca.crt").write_bytes(plane.authority.cert)
 
-    def start(self) -> None:
+    def start(self, **variables: str) -> None:
+        """Args: variables: of its environment."""
         options = {
             "--node": self.node.name,
-            "--kubeconfig": self.kubeconfig,
             "--namespace": NAMESPACE,
             "--kubelet-folder": self.node.folder / "plugins",
             "--plugin-folder": self.node.plugin_folder,
         }
         words = [str(word) for option in options.items() for word in option]
-        self.piece = self.node.plane.run(f"shim-{self.node.name}", [*_ATOLL, "shim", *words])
-        self.piece.wait_until((self.node.plugin.folder / "kubelet.sock").is_socket)
+        folder, server = shlex.quote(str(SERVICE_ACCOUNT)), urlsplit(self.node.plane.server)
+        told = [f"{name}={value}" for name, value in variables.items()]
+        address = [f"KUBERNETES_SERVICE_HOST={server.hostname}", f"KUBERNETES_SERVICE_PORT={server.port}"]
+        script = [
+            "mount --make-rprivate /",
+            "mount -t tmpfs none /run",
+            f"mkdir -p {folder}",
+            f"mount --bind {shlex.quote(str(self.account))} {folder}",
+            "exec " + shlex.join(["env", *told, *address, *_ATOLL, "shim", *words]),
+        ]
+        command = ["unshare", "--mount", "sh", "-c", " && ".join(script)]
+        self.piece = self.node.plane.run(f"shim-{self.node.name}", command)
+        self.piece.wait_until((Path(str(self.node.plugin_folder)) / "kubelet.sock").is_socket)
 
     def stop(self) -> None:
         self.piece.kill()

@@ -10,8 +10,8 @@ from atoll.core.lifecycle import State
 from atoll.core.request import Policy
 from atoll.core.scope import Scope
 from atoll.core.shim import events
-from atoll.core.shim.effects import Answer, Forward, Note, Read, Refuse, Register, ShimEffect, Show, WriteLease
-from atoll.core.shim.values import Guest, PluginDevice, PluginOptions, Question
+from atoll.core.shim.effects import Answer, Forward, Keep, Note, Read, Refuse, Register, ShimEffect, Show, WriteLease
+from atoll.core.shim.values import Guest, Memory, PluginDevice, PluginOptions, Question
 from atoll.services.relays import GRACE_S
 from atoll.services.shim import RENEW_S, Shim
 
@@ -44,12 +44,14 @@ class Scene:
     effects: list[ShimEffect] = field(default_factory=list)
     calls: int = 0
     leases: list[WriteLease] = field(default_factory=list)
+    kept: Memory | None = None
 
     def hear(self, *heard: events.ShimEvent) -> list[ShimEffect]:
         self.effects, ahead = [], list(heard)
         while ahead:
             found = self.shim.step(ahead.pop(0), self.now)
             self.effects += found
+            self.kept = next((each.memory for each in found if isinstance(each, Keep)), self.kept)
             for lease in (each for each in found if isinstance(each, WriteLease)):
                 self.leases.append(lease)
                 ahead.append(events.LeaseWritten())
@@ -87,6 +89,14 @@ class Scene:
 
     def _replies(self, event: events.ShimEvent) -> list[ShimEffect]:
         return [each for each in self.hear(event) if isinstance(each, Answer | Refuse | Forward | Read)]
+
+    def next_life(self) -> "Scene":
+        """Of a shim that starts with what this one has kept, and hears nothing of the API."""
+        assert self.kept is not None
+        scene = Scene()
+        scene.hear(events.Remembered(self.kept), events.KubeletUp())
+        scene.plug_in()
+        return scene
 
     def lease(self) -> WriteLease:
         """What it says when it has said everything."""
@@ -299,3 +309,78 @@ def test_that_a_pod_is_gone_is_said_soon(scene: Scene) -> None:
     scene.wait(1)
 
     assert scene.leases[before:] == [WriteLease("strip", "12", "uid-1")]
+
+
+# Over the end of its process.
+
+
+def test_a_shim_that_starts_while_the_api_is_away_answers_as_the_one_before(scene: Scene) -> None:
+    scene.begin()
+    granted(scene, grant("p", "ab"), grant("q", "cd"))
+    scene.ask(2)
+    scene.allocate("ab")
+
+    after = scene.next_life()
+
+    assert after.ask(2, "cdefgh") == Answer(1, frozenset("cd"))
+    assert after.lease().commands == "strip"
+
+
+def test_what_it_keeps_is_kept_before_anything_is_told(scene: Scene) -> None:
+    """Else the scheduler's side would believe that the next life knows it."""
+    scene.begin()
+    scene.hear(events.GuestTold(guest("p", "ab")), events.GuestsListed("9"))
+    scene.now += 2.0
+    told = scene.hear(events.GuestGone("p", "12"))
+
+    assert [type(each) for each in told[:2]] == [Keep, WriteLease]
+    assert scene.kept is not None
+    assert scene.kept.guests == ()
+    assert scene.kept.pods_version == "12"
+
+
+def test_it_keeps_nothing_twice(scene: Scene) -> None:
+    scene.begin()
+    granted(scene, grant("p", "ab"))
+
+    assert not [each for each in scene.wait(1.0) if isinstance(each, Keep)]
+    assert not [each for each in scene.hear(events.GuestTold(guest("p", "ab"))) if isinstance(each, Keep)]
+
+
+def test_before_it_knows_its_node_and_what_is_declared_there_is_nothing_to_keep(scene: Scene) -> None:
+    granted(scene, grant("p", "ab"))
+
+    assert scene.kept is None
+
+
+def test_of_whom_the_first_list_says_nothing_went_meanwhile(scene: Scene) -> None:
+    scene.begin()
+    granted(scene, grant("p", "ab"), grant("q", "cd"))
+
+    after = scene.next_life()
+    after.hear(events.GuestsListing(), events.GuestTold(guest("q", "cd")), events.GuestsListed("20"))
+
+    assert after.ask(2) == Answer(1, frozenset("cd"))
+    assert after.lease().pods_version == "20"
+
+
+def test_a_ledger_that_is_not_among_the_first_objects_went_meanwhile(scene: Scene) -> None:
+    scene.begin()
+    granted(scene, grant("p", "ab"))
+
+    after = scene.next_life()
+    after.hear(events.LedgersListed())
+
+    assert after.ask(2) == Read()
+
+
+def test_a_mode_that_was_changed_meanwhile_is_followed_once_all_configurations_are_told(scene: Scene) -> None:
+    scene.begin()
+    after = scene.next_life()
+    assert after.lease().commands == "strip"
+
+    after.hear(events.ConfigTold("pool", replace(COMMAND, mode=NodeMode.ASSUMED)))
+    assert after.lease().commands == "strip"
+    after.hear(events.ConfigsListed())
+
+    assert after.lease().commands == ""

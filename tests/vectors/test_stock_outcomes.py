@@ -10,7 +10,7 @@ from atoll.core.outcomes import Outcomes
 from atoll.models.kubelet.device_hints import Devices
 from atoll.models.kubelet.numa import NumaNodes
 from atoll.models.kubelet.topology_manager import TopologyManager, TopologyPolicy
-from atoll.models.stock import StockNode
+from atoll.models.stock import Kubelet, StockNode
 from tests.data import cases, data_folder, rows_of
 from tests.vectors.numbered import Row, scores_of
 
@@ -24,7 +24,7 @@ def node_of(topology: str, policy: str) -> StockNode:
     row = TOPOLOGIES[topology]
     nodes = NumaNodes(tuple(sorted(set(row["numa"]))))
     devices = Devices(tuple(1 << node for node in row["numa"]), nodes.every)
-    return StockNode(devices, (scores_of(row),), TopologyManager(TopologyPolicy(policy), nodes))
+    return StockNode(Kubelet(devices, TopologyManager(TopologyPolicy(policy), nodes)), (scores_of(row),))
 
 
 def outcomes_of(told: list[list[int] | str]) -> Outcomes:

@@ -13,7 +13,7 @@ from atoll.cli.agent import agent
 from atoll.cli.audit.probe import audit_probe
 from atoll.cli.audit.verb import audit
 from atoll.cli.demo.verb import demo
-from atoll.cli.entry import to_its_end
+from atoll.cli.ending import to_its_end
 from atoll.cli.serve import serve
 from atoll.cli.shim import shim
 from atoll.cli.topology.publish import topology_publish

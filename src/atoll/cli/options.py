@@ -11,9 +11,6 @@ import typer
 from atoll.adapters.kube.names import GPU_RESOURCE
 from atoll.core.errors import quoted
 
-FAILED, UNUSABLE = 1, 2
-"""In kubectl's manner: refused or failed; wrong usage or a topology file that cannot be trusted. 0 is done."""
-
 Kubeconfig = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Default: the pod's service account, then $KUBECONFIG, then ~/.kube/config."),

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from atoll.cli.options import FAILED, GpuResource, Kubeconfig, LogFormat, object_name, resources_of
+from atoll.cli.ending import FAILED
+from atoll.cli.options import GpuResource, Kubeconfig, LogFormat, object_name, resources_of
 from atoll.core.errors import quoted
 
 PORT_MAX = 65_535

@@ -1,12 +1,15 @@
 """`atoll shim`: between a kubelet and its device plugins, so that containers get exactly the GPUs that were decided."""
 
+import json
+import os
 import socket
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from atoll.cli.options import FAILED, GpuResource, Kubeconfig, LogFormat, object_name, resources_of
+from atoll.cli.options import GpuResource, Kubeconfig, LogFormat, object_name, resources_of
 
 
 def shim(
@@ -38,28 +41,15 @@ def shim(
     Where the node's GPUNodeConfig says mode: command, it answers which GPUs a container should get by the node's
     GPULedger. All else goes through as it comes.
     """
-    # Imported here, since other verbs should not wait for what they do not use.
-    from atoll.cli.serving import run  # noqa: PLC0415
-    from atoll.wiring.shim import ShimSettings, run_shim  # noqa: PLC0415
-
-    settings = ShimSettings(
-        node=object_name(node or socket.gethostname().lower()),
-        kubeconfig=kubeconfig,
-        namespace=namespace,
-        resources=resources_of(gpu_resource),
-        kubelet_folder=kubelet_folder,
-        plugin_folder=plugin_folder,
-    )
-    if not run(run_shim(settings), json_logs=log_format is LogFormat.JSON):
-        raise typer.Exit(FAILED)
-
-
-alone = typer.Typer(name="atoll", pretty_exceptions_enable=False, add_completion=False)
-"""The program with this verb and no other."""
-
-alone.command()(shim)
-
-
-@alone.callback()
-def program() -> None:
-    """Whole GPU islands for Kubernetes: one topology domain, or wait and be told why."""
+    told = {
+        "node": object_name(node or socket.gethostname().lower()),
+        "kubeconfig": str(kubeconfig) if kubeconfig else None,
+        "namespace": namespace,
+        "resources": resources_of(gpu_resource),
+        "kubelet_folder": str(kubelet_folder),
+        "plugin_folder": str(plugin_folder),
+        "json_logs": log_format is LogFormat.JSON,
+    }
+    sys.stdout.flush()
+    # In the same process, and without what reads command lines.
+    os.execv(sys.executable, [sys.executable, "-m", "atoll.cli.shim_process", json.dumps(told)])  # noqa: S606 - our own words

@@ -7,6 +7,7 @@ nothing is right in any world (Fragmented) or something would be right in some w
 from dataclasses import replace
 from functools import lru_cache
 
+from atoll.core.commanded import Commanded
 from atoll.core.containers import STEPS_PER_SET, Plan, SearchEnded, never_fits, plan_of, plan_within, policies
 from atoll.core.geometry import geometry_of
 from atoll.core.gpuset import positions
@@ -112,16 +113,12 @@ def _preferred(state: NodeState, request: GpuRequest) -> Verdict:
         if state.free.bit_count() - state.hidden < wanted:
             return _too_few(state, request)
         # Where the node chooses for itself and nobody can tell how, a name would be a lie.
-        found = best_plan(shape, request, state.surely_free & ~shape.unnamed) if _ours_to_choose(state) else None
+        found = best_plan(shape, request, state.surely_free & ~shape.unnamed) if not state.in_turn else None
         if found is not None:
             return found[0]
     if state.count_free < wanted:
         return _too_few(state, request)
     return by_count(request)
-
-
-def _ours_to_choose(state: NodeState) -> bool:
-    return state.mode is not NodeMode.OBSERVE
 
 
 def _must_wait(state: NodeState, request: GpuRequest) -> bool:
@@ -140,7 +137,7 @@ def _unconfirmed(state: NodeState, request: GpuRequest) -> Refusal:
 
 
 def _chosen_there(state: NodeState, shape: Shape, table: OutcomeTable, request: GpuRequest) -> Verdict:
-    """Where the node's own parts choose: the worst of their choices must do."""
+    """Where the node's own parts have a say: the worst of their choices must do."""
     if state.free.bit_count() - state.hidden < request.gpus:
         return _too_few(state, request)
     loose = not restricted(request)
@@ -151,10 +148,12 @@ def _chosen_there(state: NodeState, shape: Shape, table: OutcomeTable, request: 
         unforeseen = "what its other devices make of the kubelet's choice is not foreseen"
     if unforeseen:
         return by_count(request) if loose else refusal(state, request, Code.TOPOLOGY_UNKNOWN, unforeseen)
-    empty = table.outcomes(shape.everything, request.gpus)
+    commanded = state.mode is NodeMode.COMMAND
+    empty = (Commanded(table, chooser, 0) if commanded else table).outcomes(shape.everything, request.gpus)
     if not loose and not (empty.sure and all(map(chooser.rule.proven, empty.sets))):
         note = "not even the empty node would surely give one domain: its own parts choose"
         return refusal(state, request, Code.NO_DOMAIN_LARGE_ENOUGH, note)
+    table = Commanded(table, chooser, state.out) if commanded else table
     told = foreseen(table, state.free, state.hidden, state.owners, request.gpus)
     if told is None:
         return by_count(request) if loose else refusal(state, request, Code.TOPOLOGY_UNKNOWN)
@@ -162,14 +161,16 @@ def _chosen_there(state: NodeState, shape: Shape, table: OutcomeTable, request: 
         return refusal(state, request, Code.FRAGMENTED, "the kubelet or its device plugin may fail the pod there")
     split = tuple(gpus for gpus in told.sets if not chooser.rule.proven(gpus))
     if split and not loose:
-        note = f"of {len(told.sets)} sets that the device plugin may give {len(split)} are not surely in one domain"
+        note = f"of {len(told.sets)} sets that it may get there {len(split)} are not surely in one domain"
         return refusal(state, request, Code.FRAGMENTED, note)
     lost = _lost(shape, split) if split else None
     # How good the node is for the pod goes by what is there now.
     now = set(states(state.free, state.hidden))
-    rank = max(_rank_of(shape, chooser, free, gpus, loose=loose) for free, gpus in told.given if free in now)
+    ranked = [(_rank_of(shape, chooser, free, gpus, loose=loose), gpus) for free, gpus in told.given if free in now]
+    rank, gpus = max(ranked, key=lambda one: (one[0], positions(one[1])))
     bound = chooser.rule.bound if chooser.rule.ever else None
-    return Fit(rank, 0, bound, degraded=bool(split), lost=lost, uuids_known=False, candidates=told.sets)
+    fit = Fit(rank, 0, bound, degraded=bool(split), lost=lost, uuids_known=False, candidates=told.sets)
+    return replace(fit, gpus=gpus, uuids_known=True) if commanded else fit
 
 
 def _rank_of(shape: Shape, chooser: Chooser, free: int, gpus: int, *, loose: bool) -> Rank:

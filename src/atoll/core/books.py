@@ -81,8 +81,14 @@ class Books:
 
     @property
     def chosen_there(self) -> bool:
-        """Whether the node's own parts choose GPUs."""
+        """Whether the node's own parts choose GPUs, and nobody commands them."""
         return self.config.mode is NodeMode.OBSERVE
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether one owner at a time is let in: what becomes of the next depends on what the one before has got."""
+        hinted = self.config.mode is NodeMode.COMMAND and self.hardware is not None and self.hardware.hinted
+        return self.chosen_there or hinted
 
     @property
     def read_back(self) -> bool:

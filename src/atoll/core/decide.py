@@ -67,18 +67,18 @@ def _rejection(
 def _placement(view: NodeView, request: GpuRequest, fit: Fit, version: int) -> Placement:
     shape, state = view.state.shape, view.state
     if shape is not None and fit.candidates:
-        named = tuple(tuple(sorted(view.uuids[gpu] or "" for gpu in positions(gpus))) for gpus in fit.candidates)
-        containers = tuple(_container(request, n, ()) for n in range(len(request.containers)))
-        return Placement(view.name, request, fit, containers, (), state.enforced, version, tuple(sorted(named)))
+        named = tuple(sorted(tuple(sorted(_named(view, gpus))) for gpus in fit.candidates))
+        containers = tuple(_container(request, n, _named(view, fit.gpus)) for n in range(len(request.containers)))
+        domains = _domains(shape, fit) if fit.gpus else ()
+        if fit.gpus and len(named) == 1:
+            named = ()  # nothing but what is granted can come of it
+        return Placement(view.name, request, fit, containers, domains, state.enforced, version, named)
     if shape is None or not fit.gpus:
         containers = tuple(_container(request, n, ()) for n in range(len(request.containers)))
         return Placement(view.name, request, fit, containers, (), state.enforced, version)
     fresh = _fresh(view, shape, request, fit)
     fit = replace(fit, gpus=sum(fresh))
-    containers = tuple(
-        _container(request, n, tuple(uuid for gpu in positions(gpus) if (uuid := view.uuids[gpu]) is not None))
-        for n, gpus in enumerate(fresh)
-    )
+    containers = tuple(_container(request, n, _named(view, gpus)) for n, gpus in enumerate(fresh))
     return Placement(view.name, request, fit, containers, _domains(shape, fit), state.enforced, version)
 
 
@@ -104,6 +104,10 @@ def _lowest_uuids(view: NodeView, shape: Shape, free: int, gpus: int) -> int:
         by_uuid = sorted(positions(twins & free), key=lambda gpu: view.uuids[gpu] or "")
         chosen |= mask_of(by_uuid[: (twins & gpus).bit_count()])
     return chosen
+
+
+def _named(view: NodeView, gpus: int) -> tuple[str, ...]:
+    return tuple(uuid for gpu in positions(gpus) if (uuid := view.uuids[gpu]) is not None)
 
 
 def _container(request: GpuRequest, n: int, uuids: tuple[str, ...]) -> ContainerGrant:

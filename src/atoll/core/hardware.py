@@ -14,6 +14,7 @@ NO_POLICY = "none"
 """Of a Topology Manager that moves nothing."""
 
 NO_AGENT = Unpredictable(("no agent tells what hands out GPUs here",))
+NOT_ASKED = Unpredictable(("what the node's own parts would choose is not asked in this mode",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,8 @@ class Hardware:
         kept_back: GPUs that are quarantined and nothing else. out: these, and the lost, unhealthy and MIG-split ones.
         out_unnamed: how many GPUs without UUID are out; their position is not told, so they count as hidden.
         counts: how many GPUs a Node may report that this inventory belongs to, from least to most.
-        stock: what the node's own parts do with a request, or why nobody can tell.
+        stock: what the node's own parts do with a request where they have a say, or why nobody can tell.
+        hinted: a shim commands, and the Topology Manager goes by the hints that it keeps.
         boot_id: of the boot since which it holds. stale: why it may be out of date, "" where it is not.
         gates: why nobody can command which GPUs it gives.
         life: another text after each boot, and with each change of what hands out GPUs; "" unknown.
@@ -45,6 +47,7 @@ class Hardware:
     stale: str = ""
     life: str = ""
     gates: tuple[str, ...] = ()
+    hinted: bool = False
 
     def where(self, uuids: frozenset[str]) -> int:
         """Positions of those of the UUIDs that the node has."""
@@ -70,6 +73,7 @@ def hardware_of(
         (len(mig), "MIG-split"),
         (len(kept_back), "quarantined"),
     )
+    stock = _stock(inventory, config, shape, predict, kept_back=bool(kept_back))
     return Hardware(
         node_uid=inventory.node_uid,
         shape=shape,
@@ -81,17 +85,22 @@ def hardware_of(
         out_note=", ".join(f"{count} {word}" for count, word in words if count),
         # The device plugin does not list a lost GPU, and lists a split one under other names.
         counts=(len(devices) - len({device.index for device in (*lost, *mig)}), len(devices)),
-        stock=_stock(inventory, shape, predict, kept_back=bool(kept_back))
-        if config.mode is NodeMode.OBSERVE
-        else NO_AGENT,
+        stock=stock,
         boot_id=inventory.boot_id,
         stale=f"its agent could not ask the machine: {inventory.stale}" if inventory.stale else "",
         life=_life(inventory),
-        gates=tuple(_not_commanded(inventory, config.hints)) if config.mode is NodeMode.COMMAND else (),
+        gates=tuple(_not_commanded(inventory)) if config.mode is NodeMode.COMMAND else (),
+        hinted=_hinted(inventory, config),
     )
 
 
-def _not_commanded(inventory: Inventory, hints: Hints) -> Iterator[str]:
+def _hinted(inventory: Inventory, config: NodeConfig) -> bool:
+    parts = inventory.parts
+    keeps = config.mode is NodeMode.COMMAND and config.hints is Hints.KEEP
+    return keeps and parts is not None and parts.policy != NO_POLICY
+
+
+def _not_commanded(inventory: Inventory) -> Iterator[str]:
     """Why nobody can command which GPUs the node gives, or see which it gave."""
     parts = inventory.parts
     if parts is None:
@@ -103,9 +112,6 @@ def _not_commanded(inventory: Inventory, hints: Hints) -> Iterator[str]:
         yield f"GPUs are shared ({parts.sharing}): two that a pod gets may be replicas of one"
     if parts.dra:
         yield f"{parts.dra} hands out the same GPUs, and the device plugin does not know of it"
-    if hints is Hints.KEEP and parts.policy != NO_POLICY:
-        policy = parts.policy or "unknown"
-        yield f"with hints: keep its Topology Manager ({policy}) has a say, which is not modelled"
 
 
 def _life(inventory: Inventory) -> str:
@@ -115,9 +121,15 @@ def _life(inventory: Inventory) -> str:
     return " ".join((*words, parts.scope, *parts.options)) if all(words) else ""
 
 
-def _stock(inventory: Inventory, shape: Shape, predict: Predict, *, kept_back: bool) -> OutcomeTable | Unpredictable:
+def _stock(
+    inventory: Inventory, config: NodeConfig, shape: Shape, predict: Predict, *, kept_back: bool
+) -> OutcomeTable | Unpredictable:
     if inventory.parts is None:
         return NO_AGENT
+    if _hinted(inventory, config):
+        return predict(setup_of(inventory.topology, inventory.parts, commanded=True))
+    if config.mode is not NodeMode.OBSERVE:
+        return NOT_ASKED
     if shape.unnamed:
         return Unpredictable(("the UUIDs of some GPUs are not known",))
     if kept_back:

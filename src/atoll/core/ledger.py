@@ -83,7 +83,8 @@ class Grant:
 
     Attributes:
         containers: what each container gets; empty UUIDs when `uuids_known` is false (granted by count only).
-        candidates: in observe mode, every set that the node may pick; empty elsewhere, and where it is by count.
+        candidates: where the node's own parts have a say, every set that the owner may get until it is read back
+            which; empty elsewhere, and where it is by count.
         pod_version: resourceVersion that the Binding must carry.
         partition: asked for by name.
         violated: that the owner got none of the candidates: in which life of the node, or `SEEN` where that says

@@ -2,8 +2,8 @@
 
 Occupancy is a set of possible free masks. It is written as `free`, the GPUs that may be free, and `hidden`, how many of
 these are really taken by owners whose UUIDs nobody knows; every choice of `hidden` GPUs out of `free` is one possible
-state. With `hidden == 0` there is exactly one now; on an observed node, whose own parts choose when a pod is admitted,
-those states count too that owners leave behind who go before that (`core.observed`).
+state. With `hidden == 0` there is exactly one now; where the node's own parts have a say when a pod is admitted, those
+states count too that owners leave behind who go before that (`core.observed`).
 """
 
 from dataclasses import dataclass
@@ -28,9 +28,11 @@ class NodeState:
         out: lost, unhealthy, quarantined or MIG-split GPUs; they count as taken and reasons name them.
         out_note: what they are, e.g. "2 quarantined".
         enforced: whether a pool switched Atoll on for this node.
-        table: in observe mode, what the node's own parts do with a request; None elsewhere, and where nobody can tell.
-        unconfirmed: in observe mode, owners of which nobody has read back what they got.
-        owners: what each of the others holds, as sorted bitmasks; kept where there is a table.
+        in_turn: the node's own parts have a say (observe mode, and where a shim keeps hints that they go by).
+        table: what they do with a request; None elsewhere, and where nobody can tell.
+        unconfirmed: where they have a say, owners of which nobody has read back what they got.
+        owners: GPUs that may come free before a pod is admitted, what each of the others holds above all, as sorted
+            bitmasks; kept where there is a table.
         awaited: in command mode, what the kubelet may ask for on behalf of owners that nobody has read back.
         closed: a reason code that refuses Restricted here whatever is free (NodeClosed, StaleInventory,
             TopologyUnknown for a missing inventory), with the note that says why.
@@ -46,6 +48,7 @@ class NodeState:
     out_note: str = ""
     enforced: bool = False
     mode: NodeMode = NodeMode.ASSUMED
+    in_turn: bool = False
     table: OutcomeTable | None = None
     unconfirmed: int = 0
     owners: tuple[int, ...] = ()

@@ -1,7 +1,8 @@
-"""What a node may do with a request where Atoll replaces nothing on it: values that models of the stock parts fill.
+"""What a node may do with a request where its own parts have a say: values that models of the stock parts fill.
 
 The stock parts choose at random between what they hold for equal. So the answer to one state of the node is every set
-that a pod may get, and whether it may fail instead; or it is known that nobody can tell.
+that a pod may get, and whether it may fail instead; or it is known that nobody can tell. Where a shim answers in the
+device plugin's place, the answer is out of which GPUs it may choose.
 """
 
 from collections.abc import Callable
@@ -22,12 +23,14 @@ class Outcomes:
         rejects: the Topology Manager may refuse it (TopologyAffinityError).
         fails: it may fail otherwise (UnexpectedAdmissionError): too few devices, or the plugin crashes.
         asks: the device plugin is asked which GPUs it would prefer; else the kubelet alone settles it.
+        offers: bitmasks of GPUs out of which it gets those that a shim chooses; none where there is no shim.
     """
 
     sets: frozenset[int] = frozenset()
     rejects: bool = False
     fails: bool = False
     asks: bool = False
+    offers: frozenset[int] = frozenset()
 
     @property
     def sure(self) -> bool:
@@ -51,15 +54,20 @@ class OutcomeTable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StockSetup:
-    """What decides on a node which GPUs a pod gets. Attributes: topology: in the order of the node's shape."""
+    """What decides on a node which GPUs a pod gets.
+
+    Attributes:
+        topology: in the order of the node's shape. commanded: a shim answers in the device plugin's place.
+    """
 
     topology: NodeTopology
     parts: StockParts
+    commanded: bool = False
 
 
-def setup_of(topology: NodeTopology, parts: StockParts) -> StockSetup:
+def setup_of(topology: NodeTopology, parts: StockParts, *, commanded: bool = False) -> StockSetup:
     """The setup of one node, equal for all that are like it. Args: topology: in any order, with UUIDs."""
-    return StockSetup(canonical(topology).without_uuids(), parts)
+    return StockSetup(canonical(topology).without_uuids(), parts, commanded)
 
 
 @dataclass(frozen=True, slots=True)

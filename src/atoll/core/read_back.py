@@ -2,8 +2,9 @@
 nobody foresaw.
 
 In observe mode a grant holds candidates, and an owner that got none of them is a violation. In command mode it names
-its GPUs; pods by the same terms may have changed places, since the kubelet names no pod when it asks, and the ledger is
-corrected then. Whatever cannot be corrected so that every pod is right by its own terms is a violation.
+its GPUs; pods by the same terms may have changed places, since the kubelet names no pod when it asks, or the Topology
+Manager moved a pod to another of its candidates, and the ledger is corrected then. Whatever cannot be corrected so that
+every pod is right by its own terms is a violation.
 """
 
 from collections.abc import Iterator
@@ -45,24 +46,25 @@ def verdicts(books: Books) -> tuple[tuple[Owner, bool], ...]:
 
 def corrections(books: Books) -> tuple[Grant, ...]:
     """In command mode, grants as they must be written so that the ledger says what some owner got; () = it does."""
-    found = (_correction(books, grant, got) for grant, got in _differing(books))
+    found = (_correction(books, grant, got) for grant, got in (*_differing(books), *_settled(books)))
     return next(filter(None, found), ())
 
 
 def unconfirmed(books: Books) -> int:
-    """In observe mode, owners of which nobody has read back what they got, and those that are gone and still hold
-    something.
+    """Where owners are let in one by one, those of which nobody has read back what they got, or the ledger does not say
+    so yet, and those that are gone and still hold something.
 
     The kubelet gives GPUs of a pod that was deleted to the next one, though a container of it may still run.
     Where the node's outcomes are not foreseen, only grants with candidates count: they were made when it was.
     """
-    if not books.chosen_there:
+    if not books.in_turn:
         return 0
     known = books.hardware is not None and not isinstance(books.hardware.stock, Unpredictable)
     owners = [(grant.owner.uid, grant.count) for grant, _ in books.live if known or grant.candidates]
     owners += [(pod.uid, pod_gpus(pod)) for pod in books.foreign if known]
     dead = (books.got.keys() - _alive(books)) | books.lingering if known else frozenset[str]()
-    return len(dead) + sum(uid not in dead and books.exact(uid, count) is None for uid, count in owners)
+    unread = sum(uid not in dead and books.exact(uid, count) is None for uid, count in owners)
+    return len(dead) + unread + len(tuple(_differing(books)))
 
 
 def awaited(books: Books) -> frozenset[Awaited]:
@@ -113,6 +115,13 @@ def _differing(books: Books) -> Iterator[tuple[Grant, frozenset[str]]]:
             yield grant, got
 
 
+def _settled(books: Books) -> Iterator[tuple[Grant, frozenset[str]]]:
+    """Grants whose owners got what they name, and that still hold what these might have got instead."""
+    for grant, _ in books.live if books.config.mode is NodeMode.COMMAND else ():
+        if grant.candidates and books.got.get(grant.owner.uid) == grant.uuids:
+            yield grant, grant.uuids
+
+
 def _correction(books: Books, grant: Grant, got: frozenset[str]) -> tuple[Grant, ...]:
     """The grant with what its owner got, and with whom it changed places; () where that would not be right."""
     mine = awaited_by(grant)
@@ -127,10 +136,10 @@ def _correction(books: Books, grant: Grant, got: frozenset[str]) -> tuple[Grant,
 
 
 def _with(grant: Grant, uuids: frozenset[str]) -> Grant:
-    """The grant, of which one container has GPUs, with these."""
+    """The grant, of which one container has GPUs, with these and no others."""
     parts = tuple(Part(uuid) for uuid in sorted(uuids))
     containers = tuple(ContainerGrant(each.name, parts, each.init) if each.parts else each for each in grant.containers)
-    return replace(grant, containers=containers)
+    return replace(grant, containers=containers, candidates=())
 
 
 def _right(books: Books, grant: Grant, got: frozenset[str]) -> bool:

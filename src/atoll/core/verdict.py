@@ -17,7 +17,8 @@ class Fit:
         gpus: the best set as a bitmask by position; 0 when granted by count only.
         bound: the scope that binds here; None when the topology does not say.
         degraded: a Preferred grant that spans domains, or of which it is unknown.
-        candidates: where the node's own parts choose, every set that they may give, as bitmasks; then `gpus` is 0.
+        candidates: where the node's own parts have a say, every set that the pod may get, as bitmasks; `gpus` is the
+            one that it gets as things stand, 0 where nobody can tell.
     """
 
     rank: tuple[int, ...]

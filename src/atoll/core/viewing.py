@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from atoll.core.books import Books, owner_of, pod_gpus
 from atoll.core.facts import Enforcement, OnViolation, PodFacts
+from atoll.core.gpuset import positions
 from atoll.core.hardware import Hardware
 from atoll.core.ledger import Grant, NodeMode, Owner
 from atoll.core.lifecycle import State, Step, after
@@ -32,6 +33,7 @@ def view_of(books: Books) -> NodeView:
         closed_note=note,
         unconfirmed=unconfirmed(books),
         awaited=awaited(books),
+        in_turn=books.in_turn,
     )
     if hardware is not None:
         state = _with_masks(state, books, hardware)
@@ -58,7 +60,7 @@ def _papers(books: Books, odd: tuple[Owner, ...]) -> tuple[Hardware | None, Code
     elif odd:
         who = f"{odd[0].namespace}/{odd[0].name}"
         closed, note = Code.NODE_CLOSED, f"{who} got other GPUs here than any that were foreseen{_until(books)}"
-    elif books.config.mode is NodeMode.COMMAND and (gates := (*hardware.gates, *_uncommanded(books))):
+    elif books.config.mode is NodeMode.COMMAND and (gates := (*_gates(hardware), *_uncommanded(books))):
         closed, note = Code.NODE_CLOSED, "; ".join(gates)
     elif books.chosen_there and isinstance(hardware.stock, Unpredictable):
         closed, note = Code.NODE_CLOSED, "; ".join(hardware.stock.gates)
@@ -68,6 +70,12 @@ def _papers(books: Books, odd: tuple[Owner, ...]) -> tuple[Hardware | None, Code
     if books.unreadable:
         closed, note = Code.NODE_CLOSED, f"its ledger cannot be read: {books.unreadable}"
     return hardware, closed, note
+
+
+def _gates(hardware: Hardware) -> Iterator[str]:
+    yield from hardware.gates
+    if hardware.hinted and isinstance(hardware.stock, Unpredictable):
+        yield from (gate for gate in hardware.stock.gates if gate not in hardware.gates)
 
 
 def _uncommanded(books: Books) -> Iterator[str]:
@@ -124,8 +132,17 @@ def _with_masks(state: NodeState, books: Books, hardware: Hardware) -> NodeState
         out=out,
         out_note=hardware.out_note,
         table=table,
-        owners=() if table is None else tuple(sorted(filter(None, map(hardware.where, books.got.values())))),
+        owners=() if table is None else _leaving(books, hardware, taken),
     )
+
+
+def _leaving(books: Books, hardware: Hardware, taken: int) -> tuple[int, ...]:
+    """What may be free by the time that the next pod is admitted, and is not free now."""
+    owners = [*filter(None, map(hardware.where, books.got.values()))]
+    if hardware.hinted:
+        # What is out may still be healthy to the kubelet: it has not heard, or the shim must not tell it yet.
+        owners += [1 << gpu for gpu in positions(hardware.out & ~taken)]
+    return tuple(sorted(owners))
 
 
 def _where(books: Books, grant: Grant, hardware: Hardware) -> tuple[int, int]:
@@ -135,8 +152,9 @@ def _where(books: Books, grant: Grant, hardware: Hardware) -> tuple[int, int]:
     if got is None and not grant.uuids_known:
         return 0, grant.count
     uuids = grant.uuids if got is None else got
-    if got is not None and books.config.mode is NodeMode.COMMAND:
-        uuids |= grant.uuids  # another may have changed places with it, of whom that is not told yet
+    if books.config.mode is NodeMode.COMMAND:
+        # It may get any of its candidates; or another has changed places with it, of whom that is not told yet.
+        uuids |= grant.uuids if got is not None else frozenset().union(*grant.candidates)
     known = hardware.where(uuids)
     return known, len(uuids) - known.bit_count()
 

@@ -17,7 +17,7 @@ from atoll.models.kubelet.start import topology_manager
 from atoll.models.kubelet.topology_manager import TopologyPolicy, TopologyScope
 from atoll.models.nvidia.best_effort import OVERWRITTEN_FROM
 from atoll.models.nvidia.pair_scores import NVLINKS_MAX, PAIR_POINTS, Scores, pair_score
-from atoll.models.stock import StockNode
+from atoll.models.stock import CommandedNode, Kubelet, StockNode
 
 PLUGIN = "nvidia-device-plugin"
 MODELLED_OPTIONS = frozenset({"max-allowable-numa-nodes"})
@@ -37,7 +37,8 @@ NOT_STATIC = frozenset({"none", "None", ""})
 @lru_cache(maxsize=TABLES_MAX)
 def predicted(setup: StockSetup) -> OutcomeTable | Unpredictable:
     """The outcomes of a node, or why they cannot be foreseen."""
-    gates = tuple(gate for check in _CHECKS for gate in check(setup))
+    checks = COMMANDED_CHECKS if setup.commanded else CHECKS
+    gates = tuple(gate for check in checks for gate in check(setup))
     if gates:
         return Unpredictable(gates)
     topology = setup.topology
@@ -48,7 +49,8 @@ def predicted(setup: StockSetup) -> OutcomeTable | Unpredictable:
     )
     if isinstance(manager, NotStarted):
         return Unpredictable((f"a kubelet does not start like this: {manager.why}",))
-    return StockNode(Devices(numa, mask_of(nodes)), allocator_scores(topology), manager)
+    kubelet = Kubelet(Devices(numa, mask_of(nodes)), manager)
+    return CommandedNode(kubelet) if setup.commanded else StockNode(kubelet, allocator_scores(topology))
 
 
 def _plugin(setup: StockSetup) -> Iterator[str]:
@@ -71,10 +73,19 @@ def _sharing(setup: StockSetup) -> Iterator[str]:
         yield f"GPU {ranges(split)} is split by MIG"
 
 
-def _hardware(setup: StockSetup) -> Iterator[str]:
-    devices = setup.topology.devices
-    if not devices:
+def _listed(setup: StockSetup) -> Iterator[str]:
+    if not setup.topology.devices:
         yield "no source lists the GPUs"
+
+
+def _lost(setup: StockSetup) -> Iterator[str]:
+    lost = [device.index for device in setup.topology.devices if device.health is Health.LOST]
+    if lost:
+        yield f"GPU {ranges(lost)} is lost, and nobody tells whether the Topology Manager still counts it"
+
+
+def _allocator(setup: StockSetup) -> Iterator[str]:
+    devices = setup.topology.devices
     if len(devices) > GPUS_MAX:
         yield f"with more than {GPUS_MAX} GPUs the plugin's allocator overwrites its own result"
     sick = [device.index for device in devices if device.health is not Health.HEALTHY]
@@ -111,7 +122,10 @@ def _kubelet(setup: StockSetup) -> Iterator[str]:
             yield f"Memory manager policy {setup.parts.memory_manager} moves the Topology Manager's choice"
 
 
-_CHECKS: tuple[Callable[[StockSetup], Iterator[str]], ...] = (_plugin, _sharing, _hardware, _links, _kubelet)
+Check = Callable[[StockSetup], Iterator[str]]
+CHECKS: tuple[Check, ...] = (_plugin, _sharing, _listed, _allocator, _links, _kubelet)
+COMMANDED_CHECKS: tuple[Check, ...] = (_sharing, _listed, _lost, _kubelet)
+"""Of a node where nobody asks the plugin which GPUs it would prefer."""
 
 
 def allocator_scores(topology: NodeTopology) -> tuple[Scores, ...]:

@@ -1,4 +1,4 @@
-"""What a node hands out where nothing of it is replaced: kubelet, Topology Manager and NVIDIA's plugin together."""
+"""What a node hands out: kubelet, Topology Manager and NVIDIA's plugin together, or the former two and a shim."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -15,24 +15,76 @@ from atoll.models.nvidia.pair_scores import Scores
 RESOURCE = "gpu"
 
 
+@dataclass(frozen=True, slots=True)
+class Kubelet:
+    """Attributes: devices: the GPUs by position, with the NUMA nodes that the plugin reports."""
+
+    devices: Devices
+    manager: TopologyManager
+
+    @property
+    def aligns(self) -> bool:
+        return self.manager.policy is not TopologyPolicy.NONE and self.devices.aligned
+
+    def takes(self, free: int, asking: Asking, others: Sequence[ProviderHints] = ()) -> Allotment | Shortage | None:
+        """What it takes for a container that has nothing yet; None: its Topology Manager refuses the pod.
+
+        Args:
+            free: GPUs that nobody holds. others: hints of other devices, and of static CPU and Memory managers.
+        """
+        hint = self.manager.affinity([{RESOURCE: device_hints(self.devices, free, asking)}, *others])
+        if not self.manager.admits(hint):
+            return None
+        return allotment(self.devices, free, asking.reusable, asking.count, hint.numa)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CommandedNode:
+    """A node model with a shim that answers in the plugin's place, and keeps its NUMA nodes: whole GPUs, no MIG."""
+
+    kubelet: Kubelet
+    _known: dict[tuple[int, int], Outcomes] = field(default_factory=dict, repr=False)
+
+    @property
+    def aligns(self) -> bool:
+        return self.kubelet.aligns
+
+    def outcomes(self, free: int, count: int) -> Outcomes:
+        """For a pod with one container that asks for `count` GPUs while exactly `free` are free."""
+        key = free, count
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._outcomes(free, count)
+        return found
+
+    def _outcomes(self, free: int, count: int) -> Outcomes:
+        found = self.kubelet.takes(free, Asking(count))
+        if found is None:
+            return Outcomes(rejects=True)
+        if isinstance(found, Shortage):
+            return Outcomes(fails=True)
+        if found.question is None:
+            return Outcomes(sets_of(found.draws))
+        # A hint with too few GPUs, of which all are taken before anybody is asked, comes from other providers alone.
+        return Outcomes(asks=True, fails=bool(found.draws), offers=frozenset({found.question.available}))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class StockNode:
     """A node model with NVIDIA's plugin alone: whole GPUs, no replicas, no MIG.
 
     Attributes:
-        devices: the GPUs by position, with the NUMA nodes that the plugin reports.
         scores: as the allocator may see the links; several where it is not known how it does.
     """
 
-    devices: Devices
+    kubelet: Kubelet
     scores: tuple[Scores, ...]
-    manager: TopologyManager
     policy: AllocationPolicy = AllocationPolicy.BEST_EFFORT
     _known: dict[tuple[int, int], Outcomes] = field(default_factory=dict, repr=False)
 
     @property
     def aligns(self) -> bool:
-        return self.manager.policy is not TopologyPolicy.NONE and self.devices.aligned
+        return self.kubelet.aligns
 
     def outcomes(self, free: int, count: int) -> Outcomes:
         """For a pod with one container that asks for `count` GPUs while exactly `free` are free."""
@@ -43,11 +95,10 @@ class StockNode:
         return found
 
     def outcomes_for(self, free: int, asking: Asking, others: Sequence[ProviderHints] = ()) -> Outcomes:
-        """Args: free: GPUs that nobody holds. others: hints of other devices, and of static CPU and Memory managers."""
-        hint = self.manager.affinity([{RESOURCE: device_hints(self.devices, free, asking)}, *others])
-        if not self.manager.admits(hint):
+        """Args: see `Kubelet.takes`."""
+        found = self.kubelet.takes(free, asking, others)
+        if found is None:
             return Outcomes(rejects=True)
-        found = allotment(self.devices, free, asking.reusable, asking.count, hint.numa)
         if isinstance(found, Shortage):
             return Outcomes(fails=True)
         question = found.question

@@ -1,4 +1,4 @@
-"""Ledgers that say what owners really got, where pods have changed places on a commanded node.
+"""Ledgers that say what owners really got, where pods have changed places on a commanded node, or candidates are left.
 
 Whoever writes a ledger anyway puts it right; the leader does so for its own sake, too.
 """
@@ -19,11 +19,12 @@ class Corrections:
         wanted = view.corrections if view else ()
         if not wanted or any(record.of(grant.owner.uid) is None for grant in wanted):
             return draft
+        moved = [grant.owner for grant in wanted if (old := record.of(grant.owner.uid)) and old.uuids != grant.uuids]
         for grant in wanted:
             record = record.with_grant(grant)
         if fault_of(record.grants):
             return draft  # a pod that is gone still has them there; its grant goes first
-        if self.leading:
-            detail = ", ".join(f"{grant.owner.namespace}/{grant.owner.name}" for grant in wanted)
+        if self.leading and moved:
+            detail = ", ".join(f"{owner.namespace}/{owner.name}" for owner in moved)
             self._outbox.append(Report("corrected", node=record.node, detail=detail))
         return Draft(record, draft.urgent or self.leading)

@@ -1,6 +1,6 @@
 """What the service asks of the decision core, in the service's own words: grants, what-ifs and refusals."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from atoll.core.asking import Defaults, request_of
 from atoll.core.assess import assess, restricted
@@ -8,7 +8,7 @@ from atoll.core.books import owner_of
 from atoll.core.decide import decide
 from atoll.core.facts import Enforcement, PodFacts
 from atoll.core.fleet import Fleet
-from atoll.core.ledger import Grant, LedgerRecord, NodeMode
+from atoll.core.ledger import ContainerGrant, Grant, LedgerRecord, NodeMode
 from atoll.core.lifecycle import State
 from atoll.core.reasons import Code
 from atoll.core.request import GpuRequest, InvalidRequest
@@ -52,7 +52,8 @@ class Court:
         view = self._mirror.view(node)
         if view is None:
             return False
-        if NodeMode.OBSERVE in {view.state.mode, grant.node_mode} and view.state.enforced:
+        observed = NodeMode.OBSERVE in {view.state.mode, grant.node_mode}
+        if (observed or view.state.in_turn or grant.candidates) and view.state.enforced:
             return self._still_foreseen(grant, node)
         position = {uuid: n for n, uuid in enumerate(view.uuids)}
         return all(uuid in position and not view.state.out >> position[uuid] & 1 for uuid in grant.uuids)
@@ -67,8 +68,7 @@ class Court:
         return (
             isinstance(now, Placement)
             and view.state.mode is grant.node_mode
-            and bool(now.candidates) == bool(grant.candidates)
-            and set(now.candidates) <= set(grant.candidates)
+            and _sets(now.containers, now.candidates) <= _sets(grant.containers, grant.candidates)
         )
 
     def grant(self, pod: PodFacts, request: GpuRequest, node: str, record: LedgerRecord) -> Grant | str:
@@ -124,6 +124,11 @@ def _alone(view: NodeView) -> Snapshot:
     fleet = Fleet()
     fleet.put(view)
     return fleet.snapshot()
+
+
+def _sets(containers: Iterable[ContainerGrant], candidates: Iterable[tuple[str, ...]]) -> set[tuple[str, ...]]:
+    """What the owner may get; () where nobody can tell, or the node's own parts choose."""
+    return {*candidates, tuple(sorted(part.uuid for container in containers for part in container.parts))}
 
 
 def _grant(pod: PodFacts, placement: Placement, mode: NodeMode) -> Grant:

@@ -1,13 +1,13 @@
 """What a shim has heard of its node's pods and ledger, newest word per object, from watches and from reads.
 
 A read is a list at one version. It may arrive after a watch has told more, so it replaces nothing that is newer, and
-brings back nobody who is known to be gone.
+brings back nobody who is known to be gone. What an earlier life knew holds until the first list says what there is.
 """
 
 from atoll.core.ledger import Grant, LedgerRecord, NodeMode
 from atoll.core.resource_version import is_newer, newest
 from atoll.core.shim.events import ReadAgain
-from atoll.core.shim.values import Guest
+from atoll.core.shim.values import Guest, Memory
 
 GONE_MAX = 1000
 """Many times as many pods as a node has."""
@@ -27,6 +27,13 @@ class GuestBook:
         self.served: dict[tuple[str, frozenset[str]], None] = {}
         self._guests: dict[str, Guest] = {}
         self._gone: dict[str, None] = {}
+        self._remembered: set[str] = set()  # guests of an earlier life, of whom this one has not heard
+        self._ledger_heard = False  # in this life
+
+    def remember(self, memory: Memory) -> None:
+        self.record, self.version, self.served = memory.record, memory.pods_version, dict.fromkeys(memory.served)
+        self._guests = {guest.uid: guest for guest in memory.guests}
+        self._remembered = set(self._guests)
 
     @property
     def guests(self) -> tuple[Guest, ...]:
@@ -37,10 +44,15 @@ class GuestBook:
         return tuple(grant for grant in self.record.grants if grant.node_mode is mode) if self.record else ()
 
     def hear_ledger(self, record: LedgerRecord | None) -> None:
-        known = self.record
+        known, self._ledger_heard = self.record, True
         if known is None or record is None or is_newer(record.version, known.version):
             self.record = record
             self._forget_served()
+
+    def hear_no_ledger(self) -> None:
+        """All there is has been told."""
+        if not self._ledger_heard:
+            self.hear_ledger(None)
 
     def hear_guest(self, guest: Guest) -> bool:
         """A watch shows a pod; whether it is over, and was not before."""
@@ -56,6 +68,8 @@ class GuestBook:
 
     def hear_listed(self, version: str) -> None:
         self.listing = False
+        for uid in tuple(self._remembered):
+            self._leave(uid)
         self.version = newest(self.version, version)
 
     def take_in(self, read: ReadAgain) -> None:
@@ -76,11 +90,13 @@ class GuestBook:
 
     def _meet(self, guest: Guest) -> None:
         known = self._guests.get(guest.uid)
+        self._remembered.discard(guest.uid)
         if guest.uid not in self._gone and (known is None or is_newer(guest.version, known.version)):
             self._guests[guest.uid] = guest
 
     def _leave(self, uid: str) -> None:
         self._guests.pop(uid, None)
+        self._remembered.discard(uid)
         self._gone[uid] = None
         if len(self._gone) > GONE_MAX:
             del self._gone[next(iter(self._gone))]

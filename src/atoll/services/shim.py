@@ -13,9 +13,9 @@ from atoll.core.config import config_of
 from atoll.core.facts import Hints, NodeConfig, NodeConfigObject, NodeFacts
 from atoll.core.ledger import NodeMode
 from atoll.core.shim import events
-from atoll.core.shim.effects import Answer, Forward, Note, Read, Refuse, Reply, ShimEffect, WriteLease
+from atoll.core.shim.effects import Answer, Forward, Keep, Note, Read, Refuse, Reply, ShimEffect, WriteLease
 from atoll.core.shim.identity import Chosen, Refused, Unsure, answer, judge
-from atoll.core.shim.values import Known, Question
+from atoll.core.shim.values import Known, Memory, Question
 from atoll.services.due import Due
 from atoll.services.guest_book import GuestBook
 from atoll.services.relays import Relays
@@ -51,6 +51,7 @@ class Shim:
         self._reading: list[Call] | None = None  # for the one that has begun; None = none has
         self._lease = Due(RENEW_S, RETRY_S)
         self._said: WriteLease | None = None
+        self._kept: Memory | None = None
 
     def step(self, event: events.ShimEvent, now: float) -> list[ShimEffect]:
         """Take in one event; what is to be done now.
@@ -58,7 +59,8 @@ class Shim:
         Args:
             now: monotonic, in seconds.
         """
-        return [*self._take(event, now), *self._wanted(now)]
+        taken = [*self._take(event, now)]
+        return [*self._keep(), *taken, *self._wanted(now)]
 
     def farewell(self) -> WriteLease:
         """What it says when it is told to stop: it answers nobody any more."""
@@ -68,6 +70,9 @@ class Shim:
 
     def _take(self, event: events.ShimEvent, now: float) -> Iterator[ShimEffect]:
         match event:
+            case events.Remembered(memory):
+                self._node, self._config, self._kept = memory.node, memory.config, memory
+                self._book.remember(memory)
             case events.NodeTold(node):
                 self._node = node
                 self._merge()
@@ -81,6 +86,9 @@ class Shim:
                 self._merge()
             case events.LedgerTold(record):
                 self._book.hear_ledger(record)
+                yield from self._try_again()
+            case events.LedgersListed():
+                self._book.hear_no_ledger()
                 yield from self._try_again()
             case events.GuestTold(guest):
                 if self._book.hear_guest(guest):
@@ -210,6 +218,15 @@ class Shim:
             self._idle -= chosen.ids
             if chosen.owner:
                 self._book.served[chosen.owner, chosen.share] = None
+
+    def _keep(self) -> Iterator[Keep]:
+        if self._node is None or self._config is None:
+            return
+        book = self._book
+        memory = Memory(self._node, self._config, book.record, book.guests, book.version, tuple(book.served))
+        if memory != self._kept:
+            self._kept = memory
+            yield Keep(memory)
 
     # What it wants.
 

@@ -3,10 +3,22 @@
 import asyncio
 from collections.abc import Callable
 
-from atoll.core.shim.effects import Answer, Forward, Note, Read, Refuse, Register, Reply, ShimEffect, Show, WriteLease
-from atoll.core.shim.events import Allocating, Asked, PluginListed, ShimEvent, Tick
+from atoll.core.shim.effects import (
+    Answer,
+    Forward,
+    Keep,
+    Note,
+    Read,
+    Refuse,
+    Register,
+    Reply,
+    ShimEffect,
+    Show,
+    WriteLease,
+)
+from atoll.core.shim.events import Allocating, Asked, PluginListed, Remembered, ShimEvent, Tick
 from atoll.core.shim.values import Question
-from atoll.ports import Clock, DevicePlugins, KubeletSide, ShimApi
+from atoll.ports import Clock, DevicePlugins, KubeletSide, ShimApi, ShimMemory
 from atoll.services.shim import Shim
 
 TICK_S = 1.0
@@ -15,8 +27,10 @@ TICK_S = 1.0
 class ShimShell:
     """Runs one `Shim`. Args: heard: called with every note, to log it."""
 
-    def __init__(self, shim: Shim, api: ShimApi, clock: Clock, heard: Callable[[Note], None]) -> None:
-        self._shim, self._api, self._clock, self._heard = shim, api, clock, heard
+    def __init__(
+        self, shim: Shim, api: ShimApi, memory: ShimMemory, clock: Clock, heard: Callable[[Note], None]
+    ) -> None:
+        self._shim, self._api, self._memory, self._clock, self._heard = shim, api, memory, clock, heard
         self._events: asyncio.Queue[ShimEvent] = asyncio.Queue()
         self._replies: dict[int, asyncio.Future[Reply]] = {}
         self._calls = 0
@@ -33,6 +47,9 @@ class ShimShell:
 
     async def run(self, plugins: DevicePlugins, kubelet: KubeletSide) -> None:
         """Until it is cancelled, or something fails that should not."""
+        remembered = self._memory.load()
+        if remembered is not None:
+            self._events.put_nowait(Remembered(remembered))
         async with asyncio.TaskGroup() as group:
             group.create_task(self._hear_api())
             group.create_task(self._hear_plugins(plugins, kubelet))
@@ -46,6 +63,8 @@ class ShimShell:
             match effect:
                 case Note():
                     self._heard(effect)
+                case Keep(memory):
+                    self._memory.save(memory)
                 case Show():
                     kubelet.show(effect)
                 case Answer(number) | Refuse(number) | Forward(number):

@@ -130,6 +130,9 @@ class Checks:
         whole = in_one_domain(machine, grant.uuids, request.scopes, request.gpus)
         if request.policy is Policy.RESTRICTED and grant.enforced and not whole:
             raise Violation(f"3: Restricted {grant.owner.uid} was granted {sorted(grant.uuids)} over several domains")
+        for candidate in grant.candidates if request.policy is Policy.RESTRICTED and grant.enforced else ():
+            if not in_one_domain(machine, candidate, request.scopes, request.gpus):
+                raise Violation(f"3: {grant.owner.uid} may get {sorted(candidate)} on {node}, over several domains")
         if not whole and not grant.degraded:
             raise Violation(f"3: the grant of {grant.owner.uid} spans domains and is not recorded as degraded")
 
@@ -189,7 +192,9 @@ class Checks:
         request = request_of(pod.ask)
         if grant.policy is Policy.RESTRICTED and grant.uuids_known and isinstance(request, GpuRequest):
             self._marks["commanded a Restricted pod"] += 1
-            self._marks["pods changed places"] += uuids != grant.uuids
+            self._marks["pods changed places"] += uuids != grant.uuids and not grant.candidates
+            self._marks["the hints moved a pod"] += uuids != grant.uuids and bool(grant.candidates)
+            self._marks["a commanded pod had candidates"] += bool(grant.candidates)
             if not in_one_domain(self._machines[pod.node], uuids, request.scopes, request.gpus):
                 raise Violation(f"3: Restricted {pod.uid} got {sorted(uuids)} on {pod.node}, over several domains")
 

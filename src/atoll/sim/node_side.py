@@ -9,13 +9,17 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from atoll.core.books import pod_gpus
-from atoll.core.facts import Inventory, PodFacts, Source, StockParts
+from atoll.core.facts import Hints, Inventory, PodFacts, Source, StockParts
 from atoll.core.gpuset import mask_of, positions
 from atoll.core.ledger import NodeMode
 from atoll.core.outcomes import OutcomeTable, Unpredictable, setup_of
 from atoll.core.shape import canonical
 from atoll.core.topology import Health, NodeTopology
+from atoll.models.kubelet.device_hints import Devices
+from atoll.models.kubelet.numa import NumaNodes
+from atoll.models.kubelet.topology_manager import TopologyManager, TopologyPolicy
 from atoll.models.setup import predicted
+from atoll.models.stock import Kubelet
 from atoll.sim.admission import Admission, Done
 from atoll.sim.agents import AgentProcess, FakeNode
 from atoll.sim.api import FakeCluster
@@ -54,6 +58,7 @@ class NodeSide:
     marks: Marks
     log: Callable[[str, object], None]
     mode: NodeMode | None
+    hints: Hints = Hints.STRIP
     started: list[Started] = field(default_factory=list)
     disturbed: list[Callable[[str], None]] = field(default_factory=list)
     agents: dict[str, AgentProcess] = field(default_factory=dict)
@@ -76,7 +81,7 @@ class NodeSide:
 
     def __post_init__(self) -> None:
         self.silent_status = self.rng.random() < OLD_KUBELET_SHARE
-        self._admission = Admission(self.cluster, self.rng, self.shims, self._free, self._settled)
+        self._admission = Admission(self.cluster, self.rng, self.shims, self)
 
     def publish(self, name: str, topology: NodeTopology) -> None:
         """The machine is like this now; a person writes it down, or an agent sees it."""
@@ -137,21 +142,32 @@ class NodeSide:
     def _all(self, name: str) -> frozenset[str]:
         return frozenset(device.uuid or "" for device in self.machines[name].devices)
 
-    def _free(self, name: str) -> frozenset[str]:
-        """What its kubelet may give."""
-        taken = mask_of(n for gpus in self._held_on(name).values() for n in positions(gpus))
-        everything = (1 << len(self.machines[name].devices)) - 1
-        return self._uuids(name, everything & ~taken & ~self.sick.get(name, 0))
+    # What its kubelet does where it is commanded.
 
-    def _settled(self, pod: PodFacts, uuids: frozenset[str]) -> None:
+    def kubelet(self, node: str) -> Kubelet:
+        devices = canonical(self.machines[node]).devices
+        numa = tuple(0 if self.hints is Hints.STRIP or each.numa is None else 1 << each.numa for each in devices)
+        nodes = sorted({each.numa for each in devices if each.numa is not None}) or [0]
+        policy = TopologyPolicy(self.parts_of(node).policy)
+        return Kubelet(Devices(numa, mask_of(nodes)), TopologyManager(policy, NumaNodes(tuple(nodes))))
+
+    def free(self, node: str) -> int:
+        taken = mask_of(n for gpus in self._held_on(node).values() for n in positions(gpus))
+        everything = (1 << len(self.machines[node].devices)) - 1
+        return everything & ~taken & ~self.sick.get(node, 0)
+
+    def uuids(self, node: str, gpus: int) -> frozenset[str]:
+        devices = canonical(self.machines[node]).devices
+        return frozenset(devices[n].uuid or "" for n in positions(gpus) if n < len(devices))
+
+    def where(self, node: str, uuids: frozenset[str]) -> int:
+        return mask_of(n for n, device in enumerate(canonical(self.machines[node]).devices) if device.uuid in uuids)
+
+    def settled(self, pod: PodFacts, gpus: int) -> None:
         """A commanded pod has got its GPUs."""
-        place = {device.uuid: n for n, device in enumerate(canonical(self.machines[pod.node]).devices)}
-        if not uuids <= place.keys():
-            return  # the machine was made anew meanwhile
-        gpus = mask_of(place[uuid] for uuid in uuids)
         self._held_on(pod.node)[pod.uid] = self._running_on(pod.node)[pod.uid] = gpus
         for tell in self.commanded:
-            tell(pod, uuids)
+            tell(pod, self.uuids(pod.node, gpus))
         self.timeline.after(self.rng.uniform(0.05, 1.5), lambda: self._status(pod.uid))
 
     @property
@@ -183,7 +199,7 @@ class NodeSide:
         return self._told.get(uid, frozenset())
 
     def got(self, uid: str) -> frozenset[str]:
-        return next((self._uuids(node, held[uid]) for node, held in self._held.items() if uid in held), frozenset())
+        return next((self.uuids(node, held[uid]) for node, held in self._held.items() if uid in held), frozenset())
 
     def kept(self, node: str) -> frozenset[str]:
         return frozenset(self._running_on(node))
@@ -203,9 +219,7 @@ class NodeSide:
         done(lets_in)
 
     def _chooses(self, pod: PodFacts) -> bool:
-        taken = mask_of(n for gpus in self._held_on(pod.node).values() for n in positions(gpus))
-        count = len(self.machines[pod.node].devices)
-        free = (1 << count) - 1 & ~taken & ~self.sick.get(pod.node, 0)
+        free = self.free(pod.node)
         told = self._table(pod.node).outcomes(free, pod_gpus(pod))
         choices = [*sorted(told.sets), *([None] if not told.sure else [])]
         gpus = self.rng.choice(choices)
@@ -222,7 +236,7 @@ class NodeSide:
         ]
         self._held_on(pod.node)[pod.uid] = self._running_on(pod.node)[pod.uid] = gpus
         for tell in self.started if pod.uid not in self.strays else ():
-            tell(pod, self._uuids(pod.node, gpus), min(beside, default=None))
+            tell(pod, self.uuids(pod.node, gpus), min(beside, default=None))
         self.timeline.after(self.rng.uniform(0.05, 1.5), lambda: self._status(pod.uid))
         return True
 
@@ -244,9 +258,13 @@ class NodeSide:
         """Containers are gone at once. Those of pods that are still there start again with the GPUs that they had."""
         for uid in [uid for uid in self._running_on(name) if uid not in self.cluster.pods]:
             self.end(uid)
+        if name in self.shims:
+            self.shims[name].forget()
 
     def forget(self, name: str) -> None:
         """The machine is another one."""
+        if name in self.shims:
+            self.shims[name].forget()
         for of_node in (self._held, self._running, self.sick, self._now):
             of_node.pop(name, None)
 
@@ -265,10 +283,6 @@ class NodeSide:
 
     def _running_on(self, name: str) -> dict[str, int]:
         return self._running.setdefault(name, {})
-
-    def _uuids(self, name: str, gpus: int) -> frozenset[str]:
-        devices = canonical(self.machines[name]).devices
-        return frozenset(devices[n].uuid or "" for n in positions(gpus))
 
     def _table(self, name: str) -> OutcomeTable:
         table = predicted(setup_of(self.machines[name], self.parts_of(name)))

@@ -22,8 +22,20 @@ from atoll.core.events import (
 from atoll.core.facts import Hints, PodFacts
 from atoll.core.request import fresh_counts
 from atoll.core.shim import events
-from atoll.core.shim.effects import Answer, Forward, Note, Read, Refuse, Register, Reply, ShimEffect, Show, WriteLease
-from atoll.core.shim.values import Guest, PluginDevice, PluginOptions, Question
+from atoll.core.shim.effects import (
+    Answer,
+    Forward,
+    Keep,
+    Note,
+    Read,
+    Refuse,
+    Register,
+    Reply,
+    ShimEffect,
+    Show,
+    WriteLease,
+)
+from atoll.core.shim.values import Guest, Memory, PluginDevice, PluginOptions, Question
 from atoll.services.shim import Shim
 from atoll.sim.api import FakeCluster
 from atoll.sim.clock import Timeline
@@ -32,6 +44,8 @@ from atoll.sim.net import CLIENT_TIMEOUT_S, Marks, Watch, Weather
 GPU = "gpu"
 TICK_S = 1.0
 READ_S = 2.0
+REMEMBERED_SHARE = 0.8
+"""Of a shim's starts, those at which it finds what the last one had saved."""
 Called = Callable[[Reply | None], None]
 """Told the reply; None where the shim died before it came."""
 
@@ -68,6 +82,7 @@ class ShimProcess:
     _waiting: dict[int, Called] = field(default_factory=dict)
     _known: set[str] = field(default_factory=set)
     _renewals: int = 0
+    _memory: Memory | None = None
 
     def start(self) -> None:
         if self._shim is not None:
@@ -88,6 +103,9 @@ class ShimProcess:
             if kind is Kind.PODS:
                 self._feed(events.GuestsListing(), life)
 
+        if self._memory is not None and self.rng.random() < REMEMBERED_SHARE:
+            self.marks["a shim remembered"] += 1
+            self._feed(events.Remembered(self._memory), life)
         self._watch = Watch(self.cluster, self.timeline, self.rng, self.weather, self.marks, deliver, reached, listing)
         self._watch.start()
         self._feed(events.KubeletUp(), life)
@@ -103,6 +121,10 @@ class ShimProcess:
         self.serves(up=False)
         for called in waiting.values():
             called(None)
+
+    def forget(self) -> None:
+        """The machine was booted, or is another one."""
+        self._memory = None
 
     def ask(self, question: Question, called: Called) -> None:
         self._call(lambda number: events.Asked(number, GPU, question), called)
@@ -144,6 +166,8 @@ class ShimProcess:
                 yield events.ConfigTold(name, None)
             case Synced(Kind.CONFIGS):
                 yield events.ConfigsListed()
+            case Synced(Kind.LEDGERS):
+                yield events.LedgersListed()
             case LedgerSeen(record) if record.node == self.name:
                 yield events.LedgerTold(record)
             case LedgerGone(name) if name == self.name:
@@ -178,6 +202,8 @@ class ShimProcess:
     def _carry_out(self, effect: ShimEffect, life: int) -> None:
         self.log(f"shim {self.name}", effect)
         match effect:
+            case Keep(memory):
+                self._memory = memory
             case Note(what):
                 self.marks[f"shim note {what}"] += 1
             case Answer(number) | Refuse(number) | Forward(number):

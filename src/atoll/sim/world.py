@@ -11,7 +11,7 @@ from dataclasses import fields, replace
 from atoll.core.asking import request_of
 from atoll.core.effects import ReadPod, Report
 from atoll.core.events import AgentSeen, Event, LeadershipChanged, Tick
-from atoll.core.facts import Enforcement, NodeConfigObject, NodeFacts, OnViolation, PodFacts
+from atoll.core.facts import Enforcement, Hints, NodeConfigObject, NodeFacts, OnViolation, PodFacts
 from atoll.core.ledger import NodeMode
 from atoll.core.request import GpuRequest
 from atoll.core.topology import NodeTopology
@@ -30,6 +30,8 @@ from atoll.sim.node_side import NodeSide
 
 CHAOS_S, HEALED_S, QUIET_S = 45.0, 240.0, 8.0
 OBSERVED_SHARE, COMMANDED_SHARE = 0.4, 0.35
+KEPT_SHARE = 0.45
+"""Of the commanded runs, those in which the Topology Manager sees the hints."""
 """Of the runs, in which nodes are observed, and in which they are commanded."""
 
 BOARDS = (((4, 4), 0), ((2, 2, 2, 2), 2), ((8,), 0), ((3, 5), 0), ((4,), 0))
@@ -61,6 +63,7 @@ class World:
         luck = self.chance["observe"].random()
         observed = NodeMode.OBSERVE if luck < OBSERVED_SHARE else None
         mode = NodeMode.COMMAND if luck > 1 - COMMANDED_SHARE else observed
+        hints = Hints.KEEP if mode is NodeMode.COMMAND and luck > 1 - COMMANDED_SHARE * KEPT_SHARE else Hints.STRIP
         self.side = NodeSide(
             self.cluster,
             self.timeline,
@@ -70,6 +73,7 @@ class World:
             self.marks,
             self.log,
             mode=mode,
+            hints=hints,
         )
         self.side.started.append(self.checks.started)
         self.side.disturbed.append(self.checks.disturbed)
@@ -112,6 +116,7 @@ class World:
                 "all",
                 enforcement=Enforcement.ENFORCE if enforced else Enforcement.SHADOW,
                 mode=self.side.mode,
+                hints=self.side.hints,
                 on_violation=rng.choice((None, OnViolation.EVICT, *OnViolation)),
             )
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import structlog
 
+from atoll.adapters.device_plugin.memory_file import MemoryFile
 from atoll.adapters.device_plugin.sockets import private_folder
 from atoll.adapters.device_plugin.upstream import Upstreams
 from atoll.adapters.kube.client import KubeClient
@@ -21,6 +22,7 @@ from atoll.wiring.running import MonotonicClock, stop_asked_for, until_stopped
 
 CONNECTIONS = 8
 FAREWELL_S = 2.0
+MEMORY = "atoll-shim.json"
 
 _log = structlog.get_logger("atoll.shim")
 
@@ -55,7 +57,8 @@ async def run_shim(settings: ShimSettings) -> None:
         me = f"{settings.node}_{socket.gethostname()}"
         api = KubeShimApi(client, settings.node, settings.namespace, me, settings.resources)
         shim = Shim(settings.resources)
-        shell = ShimShell(shim, api, MonotonicClock(), _heard)
+        memory = MemoryFile(settings.plugin_folder / MEMORY, lambda why: _log.warning("memory", detail=why))
+        shell = ShimShell(shim, api, memory, MonotonicClock(), _heard)
         kubelet = KubeletFace(settings.kubelet_folder, plugins, shell)
         plugin_face = PluginFace(settings.plugin_folder, plugins)
         await plugin_face.start()

@@ -191,3 +191,37 @@ def test_a_stranger_breaks_the_island_that_is_broken_most(free: str, count: int,
     numa = {uuid: (ALL.index(uuid) // 4,) for uuid in ALL}
 
     assert packed(frozenset(free), count, numa) == frozenset(given)
+
+
+def moved(name: str, decided: str, *candidates: str) -> tuple[Guest, Grant]:
+    """A pod that may get any of the candidates, as the Topology Manager has it."""
+    granted = replace(grant(name, decided), candidates=tuple(tuple(each) for each in candidates))
+    return guest(name, decided), granted
+
+
+def test_where_hints_are_kept_a_pod_gets_what_was_decided_or_the_first_candidate_that_is_to_be_had():
+    one = known(moved("p", "ef", "ab", "ac", "ef"))
+
+    assert answer(one, question(2)) == Chosen(frozenset("ef"), "p", frozenset("ef"))
+    assert answer(one, question(2, "abcd")) == Chosen(frozenset("ab"), "p", frozenset("ef"))
+    assert answer(one, question(2, "acd")) == Chosen(frozenset("ac"), "p", frozenset("ef"))
+
+
+def test_where_no_candidate_is_to_be_had_nobody_gets_anything():
+    one = known(moved("p", "ef", "ab", "ef"), fresh=True)
+
+    assert isinstance(answer(one, question(2, "bcd")), Refused)
+
+
+def test_a_candidate_that_the_kubelet_settled_on_unasked_is_the_pod_s():
+    one = known(moved("p", "ef", "ab", "ef"))
+
+    assert judge(one, frozenset("ab"), None) == Chosen(frozenset("ab"), "p", frozenset("ef"))
+    assert isinstance(judge(replace(one, fresh=True), frozenset("cd"), None), Refused)
+
+
+def test_a_stranger_gets_nothing_that_is_a_candidate_of_another():
+    one = known(moved("p", "ef", "ab", "ef"), guest("s", "x"), fresh=True)
+
+    assert answer(one, question(1)) == Chosen(frozenset("c"))
+    assert isinstance(judge(one, frozenset("a"), None), Refused)

@@ -1,34 +1,21 @@
 """Who we are to the API server, and whom we trust there.
 
-lightkube reads the kubeconfig (or what a pod finds at its service account) and builds the TLS context. The header is
-ours, because it must change while the process runs: a token file is read again each minute, an exec plugin runs again
-when its credential ends, and both do so after a 401.
+A pod finds its service account; anybody else has a kubeconfig, which `kubeconfig` reads with a library that costs what
+runs on every node more memory than it should. The header changes while the process runs: a token file is read again
+each minute, an exec plugin runs again when its credential ends, and both do so after a 401.
 """
 
-import asyncio
-import base64
-import json
 import os
 import ssl
 import time
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import yaml
-from lightkube.config.client_adapter import verify_cluster
-from lightkube.config.kubeconfig import KubeConfig, SingleConfig
-from lightkube.config.models import User, UserExec
-from lightkube.core.exceptions import ConfigError
-from msgspec import ValidationError
-
-from atoll.core.errors import AtollError, quoted
+from atoll.core.errors import AtollError
 
 TOKEN_FILE_AGE_S = 60.0
-EXEC_TIMEOUT_S = 60.0
-EXEC_MARGIN_S = 30.0
-_EXEC_VERSIONS = frozenset({"client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"})
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 class AccessError(AtollError):
@@ -89,98 +76,29 @@ class TokenFile:
         self._read_at = float("-inf")
 
 
-@dataclass(slots=True)
-class ExecPlugin:
-    """A program that prints a token, as cloud providers ship."""
-
-    command: UserExec
-    _value: str | None = None
-    _ends_at: float = float("inf")
-    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    async def header(self) -> str | None:
-        async with self._lock:
-            if self._value is None or time.time() > self._ends_at - EXEC_MARGIN_S:
-                await self._run()
-            return self._value
-
-    def refused(self) -> None:
-        self._value = None
-
-    async def _run(self) -> None:
-        name, version = self.command.command, self.command.apiVersion
-        info = {"apiVersion": version, "kind": "ExecCredential", "spec": {"interactive": False}}
-        extra = {variable.name: variable.value for variable in self.command.env or ()}
-        environment = {**os.environ, **extra, "KUBERNETES_EXEC_INFO": json.dumps(info)}
-        pipe = asyncio.subprocess.PIPE
-        try:
-            child = await asyncio.create_subprocess_exec(
-                name,
-                *(self.command.args or ()),
-                env=environment,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=pipe,
-                stderr=pipe,
-            )
-        except OSError as error:
-            hint = f" {self.command.installHint}" if self.command.installHint else ""
-            raise AccessError(f"exec plugin {name}: {error.strerror}.{hint}") from error
-        try:
-            out, problem = await asyncio.wait_for(child.communicate(), EXEC_TIMEOUT_S)
-        except TimeoutError:
-            child.kill()
-            raise AccessError(f"exec plugin {name}: no answer in {EXEC_TIMEOUT_S:.0f} s") from None
-        if child.returncode:
-            raise AccessError(f"exec plugin {name}: exit {child.returncode}: {problem.decode(errors='replace')[:200]}")
-        try:
-            status = json.loads(out)["status"]
-            self._value = f"Bearer {status['token']}"
-            self._ends_at = _moment(status.get("expirationTimestamp"))
-        except (ValueError, KeyError, TypeError) as error:
-            raise AccessError(f"exec plugin {name}: printed no ExecCredential with a token") from error
-
-
 def access_from(kubeconfig: Path | None) -> Access:
     """Read a kubeconfig; without one, the pod's service account, then $KUBECONFIG, then ~/.kube/config.
 
     Raises:
         AccessError: one message that says which file and what is wrong with it.
     """
-    where = str(kubeconfig) if kubeconfig else "no service account, and kubeconfig"
+    found = service_account(SERVICE_ACCOUNT) if kubeconfig is None else None
+    if found is not None:
+        return found
+    from atoll.adapters.kube.kubeconfig import access_of  # noqa: PLC0415 - see the module
+
+    return access_of(kubeconfig)
+
+
+def service_account(folder: Path) -> Access | None:
+    """What a kubelet gives each pod; None outside of one. Raises: AccessError: it is not whole."""
+    host, port = (os.environ.get(f"KUBERNETES_SERVICE_{word}", "") for word in ("HOST", "PORT"))
+    if not host or not (folder / "token").exists():
+        return None
+    authority = folder / "ca.crt"
     try:
-        config = (KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_env()).get()
-        if config is None:
-            raise AccessError(f"{where}: has no current context")
-        tls = verify_cluster(config.cluster, config.user or User(), config.abs_file)
-    except (ConfigError, ValidationError, yaml.YAMLError, OSError, ValueError) as error:
-        # TLS says of a certificate or key file only that it cannot be read, not which it was.
-        unnamed = isinstance(error, OSError) and error.filename is None and error.strerror
-        why = f"a certificate or key file that it names cannot be read: {unnamed}" if unnamed else str(error)
-        raise AccessError(f"{where}: {' '.join(why.split())[:300]}") from error
-    except (KeyError, TypeError, AttributeError) as error:
-        raise AccessError(f"{where}: is not a whole kubeconfig, wrong or missing: {error}") from error
-    if not config.cluster.server.startswith(("https://", "http://")):
-        raise AccessError(f"{where}: server {quoted(config.cluster.server)} is no URL such as https://10.0.0.1:6443")
-    return Access(config.cluster.server.rstrip("/"), tls, _credentials(config, where))
-
-
-def _credentials(config: SingleConfig, where: str) -> Credentials:
-    user = config.user or User()
-    if user.token_file:
-        return TokenFile(Path(config.abs_file(user.token_file)))
-    if user.token:
-        return Fixed(f"Bearer {user.token}")
-    if user.exec:
-        if user.exec.apiVersion not in _EXEC_VERSIONS:
-            raise AccessError(f"{where}: exec plugin speaks {user.exec.apiVersion}; known are v1 and v1beta1")
-        return ExecPlugin(user.exec)
-    if user.username and user.password:
-        pair = base64.b64encode(f"{user.username}:{user.password}".encode()).decode()
-        return Fixed(f"Basic {pair}")
-    if user.auth_provider:
-        raise AccessError(f"{where}: auth-provider is gone from Kubernetes; use an exec plugin")
-    return Fixed(None)
-
-
-def _moment(text: str | None) -> float:
-    return float("inf") if text is None else datetime.fromisoformat(text).timestamp()
+        tls = ssl.create_default_context(cafile=str(authority))
+    except OSError as error:
+        raise AccessError(f"service account: {authority} cannot be read: {error.strerror or error}") from error
+    named = f"[{host}]" if ":" in host else host
+    return Access(f"https://{named}:{port or 443}", tls, TokenFile(folder / "token"))

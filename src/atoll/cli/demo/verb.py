@@ -16,7 +16,7 @@ from atoll.cli.demo.document import report_of
 from atoll.cli.demo.drawing import act_lines, headline
 from atoll.cli.demo.prompt import HELP, PROMPT, Conversation, printable
 from atoll.cli.demo.script import CASES, Case, Played, play
-from atoll.cli.options import FAILED
+from atoll.cli.ending import FAILED
 from atoll.cli.tiles import Lettering, plain
 
 OPENING = "Atoll's real scheduling service on a simulated cluster, in virtual time. Boxes are islands, letters pods."

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from atoll.core.shim.values import PluginOptions
+from atoll.core.shim.values import Memory, PluginOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,13 @@ class WriteLease:
 
 
 @dataclass(frozen=True, slots=True)
+class Keep:
+    """For the next life, before anything else is done. No outcome."""
+
+    memory: Memory
+
+
+@dataclass(frozen=True, slots=True)
 class Note:
     """Something a person should see in the log. No outcome."""
 
@@ -82,4 +89,4 @@ class Note:
 ApiEffect = Read | WriteLease
 KubeletEffect = Register | Show
 Reply = Answer | Refuse | Forward
-ShimEffect = ApiEffect | KubeletEffect | Reply | Note
+ShimEffect = ApiEffect | KubeletEffect | Reply | Keep | Note

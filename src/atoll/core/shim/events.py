@@ -4,7 +4,14 @@ from dataclasses import dataclass
 
 from atoll.core.facts import NodeConfigObject, NodeFacts
 from atoll.core.ledger import LedgerRecord
-from atoll.core.shim.values import Guest, PluginDevice, PluginOptions, Question
+from atoll.core.shim.values import Guest, Memory, PluginDevice, PluginOptions, Question
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What an earlier life knew; the first event, where there was one."""
+
+    memory: Memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +37,11 @@ class LedgerTold:
     """The node's ledger. None: there is none."""
 
     record: LedgerRecord | None
+
+
+@dataclass(frozen=True, slots=True)
+class LedgersListed:
+    """The node's ledger has been told, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +147,17 @@ class Tick:
     """Time has passed."""
 
 
-ApiEvent = NodeTold | ConfigTold | ConfigsListed | LedgerTold | GuestTold | GuestGone | GuestsListing | GuestsListed
+ApiEvent = (
+    NodeTold
+    | ConfigTold
+    | ConfigsListed
+    | LedgerTold
+    | LedgersListed
+    | GuestTold
+    | GuestGone
+    | GuestsListing
+    | GuestsListed
+)
 PluginEvent = PluginUp | PluginListed | PluginDown
 Outcome = ReadAgain | Registered | LeaseWritten
-ShimEvent = ApiEvent | PluginEvent | KubeletUp | Outcome | Asked | Allocating | Tick
+ShimEvent = Remembered | ApiEvent | PluginEvent | KubeletUp | Outcome | Asked | Allocating | Tick

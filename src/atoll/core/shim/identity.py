@@ -5,10 +5,13 @@ be meant when its pod is on the node and not admitted, its share has the asked s
 Where several may be meant it does not matter which, as long as each may have what any of them is given: the scheduler's
 side lets no two pods in at once of which that is not true. Where it is not true all the same, nobody gets anything.
 
+Where the kubelet's Topology Manager settles out of which devices it may be, a grant has candidates, and the container
+gets the first that lies in what is available: the one that was decided, or else the first in their order.
+
 A pod that no grant explains gets what is in nobody's way.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from atoll.core.interchange import alike, awaited_by
@@ -45,11 +48,16 @@ Answer = Chosen | Unsure | Refused
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one container of a granted pod is to get afresh."""
+    """What one container of a granted pod is to get afresh. Attributes: others: what it may get instead of `ids`."""
 
     guest: Guest
     grant: Grant
     ids: frozenset[str]
+    others: tuple[frozenset[str], ...] = ()
+
+    def out_of(self, available: frozenset[str]) -> frozenset[str] | None:
+        """What it gets out of these; None: nothing that it may have is there."""
+        return next((ids for ids in (self.ids, *self.others) if ids <= available), None)
 
 
 def answer(known: Known, question: Question) -> Answer:
@@ -66,7 +74,7 @@ def answer(known: Known, question: Question) -> Answer:
         return Refused(f"the node's ledger cannot be read: {known.unreadable}")
     shares = [share for share in _shares(known) if len(share.ids) == question.fresh]
     waiting = [share for share in shares if not share.guest.admitted]
-    meant = [share for share in waiting if share.ids <= question.available - question.must]
+    meant = _meant(waiting, question)
     if not known.fresh and any(share.guest.noted != share.grant.uuids for share in meant):
         return Unsure("a pod says of itself that it was granted other GPUs than the ledger says")
     if meant:
@@ -80,7 +88,7 @@ def answer(known: Known, question: Question) -> Answer:
     # What was allocated is free again: for a pod that was taken for another which is gone, or for one that runs, after
     # its kubelet has lost its checkpoint and asks again, for the oldest first.
     every = (share for share in _shares(known, served=True) if len(share.ids) == question.fresh)
-    again = [share for share in every if share.ids <= question.available - question.must]
+    again = _meant(every, question)
     unserved = [share for share in again if not share.guest.admitted]
     if unserved:
         return _one_of(unserved, unserved, question, known)
@@ -95,7 +103,7 @@ def judge(known: Known, ids: frozenset[str], last: Chosen | None) -> Answer:
         return Refused(f"the node's ledger cannot be read: {known.unreadable}")
     shares = list(_shares(known))
     for share in shares:
-        if share.ids == ids:
+        if ids in (share.ids, *share.others):
             return Chosen(ids, share.guest.uid, share.ids)
     if any(ids <= _served_of(known, guest.uid) for guest in known.guests if not guest.over):
         return Chosen(ids)  # an earlier container of the pod has left them
@@ -123,7 +131,7 @@ def _shares(known: Known, *, served: bool = False) -> Iterator[Share]:
         for container in grant.containers:
             ids = frozenset(part.uuid for part in container.parts)
             if ids and (served or (guest.uid, ids) not in known.served):
-                yield Share(guest, grant, ids)
+                yield Share(guest, grant, ids, tuple(map(frozenset, grant.candidates)))
 
 
 def _one_of(meant: list[Share], waiting: list[Share], question: Question, known: Known) -> Answer:
@@ -137,8 +145,13 @@ def _one_of(meant: list[Share], waiting: list[Share], question: Question, known:
     return Refused(why) if known.fresh else Unsure(why)
 
 
+def _meant(shares: Iterable[Share], question: Question) -> list[Share]:
+    return [share for share in shares if share.out_of(question.available - question.must) is not None]
+
+
 def _given(share: Share, question: Question) -> Chosen:
-    return Chosen(question.must | share.ids, share.guest.uid, share.ids)
+    ids = share.out_of(question.available - question.must) or frozenset()
+    return Chosen(question.must | ids, share.guest.uid, share.ids)
 
 
 def _stranger(known: Known, question: Question) -> Answer:
@@ -151,7 +164,7 @@ def _stranger(known: Known, question: Question) -> Answer:
 
 
 def _granted(known: Known) -> frozenset[str]:
-    return frozenset(uuid for grant in known.grants for uuid in grant.uuids)
+    return frozenset(uuid for grant in known.grants for uuid in grant.uuids.union(*grant.candidates))
 
 
 def _served_of(known: Known, uid: str) -> frozenset[str]:

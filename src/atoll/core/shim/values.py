@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from atoll.core.ledger import Grant
+from atoll.core.facts import NodeConfig, NodeFacts
+from atoll.core.ledger import Grant, LedgerRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +84,20 @@ class Known:
     spared: frozenset[str] = frozenset()
     numa: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     fresh: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What a shim had heard when it ended, which is what a slow watch would have told: its next life begins with that.
+
+    Attributes:
+        config: what people declared for the node. pods_version: up to which it had heard everything of the pods.
+        served: see `Known`.
+    """
+
+    node: NodeFacts
+    config: NodeConfig
+    record: LedgerRecord | None
+    guests: tuple[Guest, ...]
+    pods_version: str
+    served: tuple[tuple[str, frozenset[str]], ...] = ()

@@ -28,6 +28,7 @@ from atoll.core.shim.events import (
     GuestsListing,
     GuestTold,
     LeaseWritten,
+    LedgersListed,
     LedgerTold,
     NodeTold,
     ReadAgain,
@@ -114,7 +115,7 @@ class KubeShimApi:
                 wire_atoll.RawLedger,
                 lambda ledger: LedgerTold(record_of(ledger)),
                 gone=lambda _known, _version: LedgerTold(None),
-                synced=lambda _: None,
+                synced=lambda _: LedgersListed(),
                 dropped=_unheard,
             ),
             Reader(

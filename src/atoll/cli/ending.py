@@ -1,33 +1,20 @@
-"""Where the program starts. What runs on every node for months loads its own verb alone: a third less memory."""
+"""How a run of the program ends: exit codes, and what becomes of an error."""
 
 import os
 import sys
+from collections.abc import Callable
 
-import typer
-
-from atoll.cli.options import FAILED, UNUSABLE
 from atoll.core.errors import AtollError, DumpError, printable
 
-# Each is imported where it is needed, since that is the point of this module.
+FAILED, UNUSABLE = 1, 2
+"""In kubectl's manner: refused or failed; wrong usage or a topology file that cannot be trusted. 0 is done."""
 
 
-def main() -> None:
-    """Run the program."""
-    if sys.argv[1:2] == ["shim"]:
-        from atoll.cli.shim import alone  # noqa: PLC0415
-
-        to_its_end(alone)
-    else:
-        from atoll.cli.app import app  # noqa: PLC0415
-
-        to_its_end(app)
-
-
-def to_its_end(app: typer.Typer) -> None:
+def to_its_end(program: Callable[[], object]) -> None:
     """Run it; what is wrong outside becomes one message, never a traceback."""
     try:
         try:
-            app()
+            program()
         finally:
             if sys.stdout is not None:  # as in a process that was started with it closed
                 sys.stdout.flush()
