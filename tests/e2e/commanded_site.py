@@ -40,9 +40,13 @@ class CommandedSite(Site):
         lease = self.atoll.api.get(path)
         return bool(lease["spec"]["renewTime"] > moment and lease["metadata"]["annotations"]["atoll.dev/commands"])
 
-    def check(self) -> None:
-        """Nobody failed, no GPU twice, no Restricted pod over two islands, and everybody has what the ledger says."""
+    def check(self) -> dict[str, str]:
+        """Nobody failed, no GPU twice, no Restricted pod over two islands, and everybody has what the ledger says.
+
+        Returns the pods that have GPUs, each with its node.
+        """
         held: dict[str, str] = {}
+        checked: dict[str, str] = {}
         for pod in self.atoll.api.items(fleet.pods_in()):
             name, status = pod["metadata"]["name"], pod["status"]
             assert status.get("phase") != "Failed", (name, status)
@@ -55,6 +59,8 @@ class CommandedSite(Site):
                 assert any(uuids <= island for island in box.islands) or len(uuids) > 4, (name, uuids)
             if uuids:
                 self.until_granted(name, uuids)
+                checked[name] = pod["spec"]["nodeName"]
+        return checked
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from tests.e2e.commanded_site import CommandedSite
 from tests.e2e.installation import ATOLL, KINDS
 from tests.e2e.observed_site import NVLINKS, PCIE
 from tests.e2e.one_commanded import Spot
+from tests.e2e.one_commanded import shim as restart_shim
 from tests.realkube import fleet
 from tests.realkube.api import wait_until
 from tests.realkube.fake_plugin import Gpu
@@ -43,6 +44,7 @@ def spot() -> Iterator[Spot]:
         gpus = [Gpu(gpu_uuid(0, n), n // 4) for n in range(8)]
         node = RealNode(plane, NODE, gpus, PCIE, NVLINKS, allocator, "restricted")
         node.start()
+        node.plugin.follow()
         plane.api.patch(f"/api/v1/nodes/{NODE}", {"metadata": {"labels": {"pool": "training"}}})
         yield Spot(CommandedSite(plane, {NODE: node}), NODE)
         node.stop()
@@ -57,7 +59,7 @@ def test_a_pod_runs_through_all_of_it(spot: Spot) -> None:
     for line in commands.splitlines():
         carry_out(spot, line)
     start_daemons(spot)
-    spot.restarts_with("before", before)
+    assert spot.runs_still("before")
 
     path = yaml.safe_load(volume)["spec"]["template"]["spec"]["volumes"][0]["hostPath"]["path"]
     assert path == "/var/lib/atoll/device-plugins"
@@ -71,13 +73,11 @@ def test_a_pod_runs_through_all_of_it(spot: Spot) -> None:
     spot.until_held(before=before, commanded=commanded)
 
     assert upgrading == []
-    spot.shim.stop()
-    spot.shim.start()
-    spot.node.until_offered()
-    spot.restarts_with("before", before)
+    spot.strike(restart_shim)
+    assert spot.runs_still("before")
     spot.restarts_with("commanded", commanded)
     fleet.remove(spot.site.atoll.api, "commanded")
-    commanded = spot.runs("again", 4)
+    again = spot.runs("again", 4)
 
     ((_, commands),) = removing
     patch, delete = commands.splitlines()
@@ -88,10 +88,12 @@ def test_a_pod_runs_through_all_of_it(spot: Spot) -> None:
     spot.node.until_offered()
     wait_until(lambda: spot.site.observes(NODE) and spot.site.open(), "the node to be observed", 60)
     spot.restarts_with("before", before)
-    spot.restarts_with("again", commanded)
-    spot.until_held(before=before, again=commanded)
+    spot.restarts_with("again", again)
+    spot.until_held(before=before, again=again)
     fleet.remove(spot.site.atoll.api, "again")
-    observed = spot.runs("observed", 4)
+    spot.ask("observed", 4)
+    observed = spot.site.running("observed")[1]
+    assert observed in spot.box.islands
     spot.until_held(before=before, observed=observed)
 
 
@@ -142,7 +144,8 @@ def start_daemons(spot: Spot) -> None:
 
 def move_plugin(spot: Spot, folder: Path) -> None:
     """Its pod is replaced by one with another volume."""
-    spot.node.plugin.stop()
-    spot.node.plugin.folder = folder
-    spot.node.plugin.start()
+    with spot.node.plugin.starting:
+        spot.node.plugin.stop()
+        spot.node.plugin.folder = folder
+        spot.node.plugin.start()
     spot.node.until_offered()
