@@ -15,6 +15,10 @@ from tests.realkube.real_node import FEATURES, RealNode
 
 PCIE = [["X" if a == b else "PIX" if a // 4 == b // 4 else "SYS" for b in range(8)] for a in range(8)]
 NVLINKS = [[0] * 8 for _ in range(8)]
+FOUND_AGAIN_S = 120
+"""After an API server was away, Kubernetes's own clients pause for half a minute between their tries, and by chance for
+twice as long: the stock scheduler and kubelet hear of nothing until their watches are there again."""
+
 RESTRICTED = {"atoll.dev/policy": "Restricted"}
 PREFERRED = {"atoll.dev/policy": "Preferred"}
 

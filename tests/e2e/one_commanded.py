@@ -65,6 +65,11 @@ class Spot:
         held = self.site.held
         wait_until(lambda: held(self.name) == pods, f"{sorted(pods)} to be read back", 60, lambda: str(held(self.name)))
 
+    def served_since(self) -> float:
+        """When the shim last made a socket for its kubelet; 0.0 = none is there."""
+        sockets = (self.node.folder / "plugins").glob("atoll-*.sock")
+        return max((each.stat().st_ctime for each in sockets), default=0.0)
+
     def uid(self, name: str) -> str:
         uid: str = self.site.atoll.api.get(f"{pods_in()}/{name}")["metadata"]["uid"]
         return uid
@@ -87,9 +92,14 @@ class Spot:
             moment = datetime.now(UTC).isoformat()
             fault(self)
         if not {shim, kubelet, plugin, together}.isdisjoint(faults):
-            answers = "the shim to answer the kubelet again"
-            wait_until(lambda: self.site.commanded_since(self.name, moment), answers, 60)
-            wait_until(self.site.open, "the node to be open", 60, self.site.atoll.metrics)
+            self.until_commanded(moment)
+
+    def until_commanded(self, moment: str) -> None:
+        """Wait until the shim has said after that moment that it answers, and everybody goes by it."""
+        answers = "the shim to answer the kubelet again"
+        wait_until(lambda: self.site.commanded_since(self.name, moment), answers, 60)
+        wait_until(self.site.open, "the node to be open", 60, self.site.atoll.metrics)
+        self.node.until_offered()
 
     def make_whole(self) -> None:
         """Take all pods away and undo what a test did, until the node is as it was at the start."""

@@ -9,12 +9,14 @@ import itertools
 import sys
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from tests.clock_shift import shift
 from tests.e2e import one_commanded
+from tests.e2e.observed_site import FOUND_AGAIN_S
 from tests.e2e.one_commanded import (
     Fault,
     Spot,
@@ -65,7 +67,7 @@ def test_who_runs_keeps_his_gpus_and_who_waits_gets_what_was_granted(spot: Spot,
     assert spot.runs_still("first", "second")
     spot.until_held(first=first, second=second)
     fleet.remove(api, "first")
-    assert spot.site.running("third")[1] == spot.site.granted("third") == first
+    assert spot.site.running("third", FOUND_AGAIN_S)[1] == spot.site.granted("third") == first
     spot.restarts_with("second", second)
 
 
@@ -102,6 +104,23 @@ def test_what_was_decided_starts_while_the_api_is_away(spot: Spot) -> None:
 
     assert seen == granted
     spot.until_held(first=first, second=granted)
+
+
+def test_a_shim_that_starts_while_the_api_is_away_goes_on_with_what_it_knew(spot: Spot) -> None:
+    """Without that it would not know that it commands, and show the kubelet nothing."""
+    first = spot.runs("first", 4)
+    spot.until_held(first=first)
+    before = spot.served_since()
+
+    spot.shim.stop()
+    spot.shim.start(KUBERNETES_SERVICE_PORT="1")
+    wait_until(lambda: spot.served_since() > before, "the kubelet to be served", 60)
+    spot.node.until_offered()
+
+    spot.restarts_with("first", first)
+    spot.strike(shim)
+    second = spot.runs("second", 4)
+    spot.until_held(first=first, second=second)
 
 
 def test_a_kubelet_that_stands_still_keeps_its_pods(spot: Spot) -> None:
@@ -245,9 +264,10 @@ def test_an_agent_that_is_a_version_behind_is_understood(spot: Spot) -> None:
 
 @pytest.mark.parametrize("spot", [one_commanded.KEEP], indirect=True, ids=["restricted-keep"])
 def test_a_shim_whose_clock_jumps_answers_as_before(spot: Spot, tmp_path: Path) -> None:
-    clock = tmp_path / "ahead"
+    clock, moment = tmp_path / "ahead", datetime.now(UTC).isoformat()
     spot.shim.stop()
     spot.shim.start(**shift.variables(clock))
+    spot.until_commanded(moment)
     first = spot.runs("first", 4)
 
     for ahead_s in (HOURS_S, -HOURS_S):
@@ -256,7 +276,7 @@ def test_a_shim_whose_clock_jumps_answers_as_before(spot: Spot, tmp_path: Path) 
         spot.until_held(first=first, second=second)
         fleet.remove(spot.site.atoll.api, "second")
         spot.until_held(first=first)
-    shim(spot)
+    spot.strike(shim)
 
 
 @pytest.mark.parametrize("spot", [one_commanded.STRIP], indirect=True, ids=["none-strip"])

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.e2e import one_node
-from tests.e2e.observed_site import Site
+from tests.e2e.observed_site import FOUND_AGAIN_S, Site
 from tests.e2e.one_node import (
     NODE,
     ask,
@@ -57,7 +57,7 @@ def test_who_runs_keeps_his_gpus_and_who_waits_gets_his(site: Site, fault: Calla
 
     until_held(site, first=first, second=second)
     fleet.remove(site.atoll.api, "first")
-    assert site.running("third")[1] == first
+    assert site.running("third", FOUND_AGAIN_S)[1] == first
     until_held(site, second=second, third=first)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.clock_shift import shift
 from tests.e2e import one_node
-from tests.e2e.observed_site import Site
+from tests.e2e.observed_site import FOUND_AGAIN_S, Site
 from tests.e2e.one_node import NODE, ask, other_island, runs, until_held
 from tests.realkube import fleet
 from tests.realkube.api import wait_until
@@ -26,10 +26,6 @@ pytestmark = [pytest.mark.e2e, needs_mounts]
 
 OLDER = [sys.executable, str(Path(__file__).parents[1] / "realkube" / "older_agent.py")]
 MINUTE_S = 60
-FOUND_AGAIN_S = 120
-"""Kubernetes's own clients pause for half a minute between their tries by then, and by chance for twice as long: the
-stock scheduler and kubelet hear of nothing until their watches are there again."""
-
 HOURS_S = 2 * 3600
 CLOCK_BEHIND_S = -180
 

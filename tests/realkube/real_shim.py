@@ -67,7 +67,7 @@ class RealShim:
             "mount -t tmpfs none /run",
             f"mkdir -p {folder}",
             f"mount --bind {shlex.quote(str(self.account))} {folder}",
-            "exec " + shlex.join(["env", *told, *address, *_ATOLL, "shim", *words]),
+            "exec " + shlex.join(["env", *address, *told, *_ATOLL, "shim", *words]),
         ]
         command = ["unshare", "--mount", "sh", "-c", " && ".join(script)]
         self.piece = self.node.plane.run(f"shim-{self.node.name}", command)
