@@ -42,7 +42,7 @@ def shim(
     GPULedger. All else goes through as it comes.
     """
     told = {
-        "node": object_name(node or socket.gethostname().lower()),
+        "node": object_name(socket.gethostname().lower() if node is None else node),
         "kubeconfig": str(kubeconfig) if kubeconfig else None,
         "namespace": namespace,
         "resources": resources_of(gpu_resource),
@@ -50,6 +50,7 @@ def shim(
         "plugin_folder": str(plugin_folder),
         "json_logs": log_format is LogFormat.JSON,
     }
-    sys.stdout.flush()
+    if sys.stdout is not None:
+        sys.stdout.flush()
     # In the same process, and without what reads command lines.
-    os.execv(sys.executable, [sys.executable, "-m", "atoll.cli.shim_process", json.dumps(told)])  # noqa: S606 - our own words
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "atoll.cli.shim_process", json.dumps(told)])  # noqa: S606 - our own words

@@ -4,11 +4,13 @@
 """
 
 import json
+import os
 import sys
 from pathlib import Path
 
 from atoll.cli.ending import FAILED, to_its_end
 
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what fails is told by us
 sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # structlog loads it for colours, wherever it is
 
 

@@ -1,7 +1,8 @@
 """Where a shim commands and the Topology Manager goes by the hints that it keeps: which sets a pod may get.
 
-The Topology Manager settles out of which GPUs, by what is free when the pod is admitted, and the shim gives the best
-set out of these. So there is one set for each state of the node; a grant holds all of them until it is read back which.
+The Topology Manager settles out of which GPUs, by what is free when the pod is admitted. For each state that the node
+may be in then, the best set out of these is a candidate; a grant holds all candidates until it is read back which the
+shim gave: the one that was decided, if it can be had.
 """
 
 from dataclasses import dataclass

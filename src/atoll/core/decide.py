@@ -13,7 +13,7 @@ from atoll.core.gpuset import mask_of, positions
 from atoll.core.ledger import ContainerGrant, Part
 from atoll.core.request import ContainerKind, GpuRequest
 from atoll.core.sentences import waits
-from atoll.core.shape import Shape
+from atoll.core.shape import Shape, domains_touched
 from atoll.core.snapshot import Snapshot
 from atoll.core.verdict import Fit, Placement, Refusal, Rejection
 from atoll.core.view import NodeView
@@ -116,8 +116,4 @@ def _container(request: GpuRequest, n: int, uuids: tuple[str, ...]) -> Container
 
 
 def _domains(shape: Shape, fit: Fit) -> tuple[str, ...]:
-    """The domains that the set touches, e.g. NUMANode:0; of overlapping ones those that hold all of it."""
-    scope = fit.bound or (fit.lost.scope if fit.lost else None)
-    touched = [(name, mask) for name, mask in shape.blocks(scope) if mask & fit.gpus] if scope else []
-    holding = [name for name, mask in touched if not fit.gpus & ~mask]
-    return tuple(name.replace(" ", ":", 1) for name in holding or [name for name, _ in touched])
+    return domains_touched(shape, fit.gpus, fit.bound or (fit.lost.scope if fit.lost else None))

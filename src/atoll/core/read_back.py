@@ -19,12 +19,13 @@ from atoll.core.observed import foreseen
 from atoll.core.outcomes import Unpredictable
 from atoll.core.request import Policy
 from atoll.core.rule import rule_for
+from atoll.core.shape import domains_touched
 
 
 def prepared(books: Books, grant: Grant) -> bool:
     """Whether the node has read back that the owner got what was granted."""
     got = books.exact(grant.owner.uid, grant.count)
-    return got is not None and (got == grant.uuids or got in map(frozenset, grant.candidates))
+    return got is not None and (got == grant.uuids or _foreseen(grant, got))
 
 
 def violated(books: Books) -> tuple[Owner, ...]:
@@ -64,7 +65,8 @@ def unconfirmed(books: Books) -> int:
     owners += [(pod.uid, pod_gpus(pod)) for pod in books.foreign if known]
     dead = (books.got.keys() - _alive(books)) | books.lingering if known else frozenset[str]()
     unread = sum(uid not in dead and books.exact(uid, count) is None for uid, count in owners)
-    return len(dead) + unread + len(tuple(_differing(books)))
+    moved = sum(_foreseen(grant, got) or bool(_correction(books, grant, got)) for grant, got in _differing(books))
+    return len(dead) + unread + moved
 
 
 def awaited(books: Books) -> frozenset[Awaited]:
@@ -103,8 +105,14 @@ def _strays(books: Books) -> Iterator[tuple[Grant, frozenset[str]]]:
         if len(got) == grant.count and got not in map(frozenset, grant.candidates):
             yield grant, got
     for grant, got in _differing(books):
-        if grant.enforced and grant.node_mode is NodeMode.COMMAND and not _correction(books, grant, got):
+        commanded = grant.enforced and grant.node_mode is NodeMode.COMMAND
+        if commanded and not _foreseen(grant, got) and not _correction(books, grant, got):
             yield grant, got
+
+
+def _foreseen(grant: Grant, got: frozenset[str]) -> bool:
+    """Whether it is one of the candidates. Whoever is named with some of it still has left, and is not let go yet."""
+    return got in map(frozenset, grant.candidates)
 
 
 def _differing(books: Books) -> Iterator[tuple[Grant, frozenset[str]]]:
@@ -129,14 +137,22 @@ def _correction(books: Books, grant: Grant, got: frozenset[str]) -> tuple[Grant,
         return ()
     holders = [other for other, _ in books.live if other is not grant and other.uuids & got]
     if not holders:
-        return (_with(grant, got),) if _right(books, grant, got) else ()
+        return (_with(books, grant, got),) if _right(books, grant, got) else ()
     if len(holders) == 1 and holders[0].uuids == got and alike(mine, awaited_by(holders[0])):
-        return _with(grant, got), _with(holders[0], grant.uuids)
+        return _with(books, grant, got), _with(books, holders[0], grant.uuids)
     return ()
 
 
-def _with(grant: Grant, uuids: frozenset[str]) -> Grant:
+def _with(books: Books, grant: Grant, uuids: frozenset[str]) -> Grant:
     """The grant, of which one container has GPUs, with these and no others."""
+    hardware = books.hardware
+    if hardware is not None and uuids <= set(hardware.uuids):
+        gpus = hardware.where(uuids)
+        rule = rule_for(hardware.shape, grant.count, grant.scopes_asked, grant.partition)
+        if rule.proven(gpus):
+            grant = replace(grant, degraded=False, lost=None, scope_bound=rule.bound if rule.ever else None)
+        scope = grant.scope_bound or (grant.lost.scope if grant.lost else None)
+        grant = replace(grant, domains=domains_touched(hardware.shape, gpus, scope))
     parts = tuple(Part(uuid) for uuid in sorted(uuids))
     containers = tuple(ContainerGrant(each.name, parts, each.init) if each.parts else each for each in grant.containers)
     return replace(grant, containers=containers, candidates=())

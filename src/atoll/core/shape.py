@@ -172,3 +172,10 @@ def _nic_ranks(topology: NodeTopology) -> tuple[int, ...]:
         max((PCIE_RANK[link] for nic in topology.nics if (link := nic.links[n]) is not None), default=0)
         for n in range(len(topology.devices))
     )
+
+
+def domains_touched(shape: Shape, gpus: int, scope: Scope | None) -> tuple[str, ...]:
+    """The domains of a scope that a set touches, e.g. NUMANode:0; of overlapping ones those that hold all of it."""
+    touched = [(name, mask) for name, mask in shape.blocks(scope) if mask & gpus] if scope else []
+    holding = [name for name, mask in touched if not gpus & ~mask]
+    return tuple(name.replace(" ", ":", 1) for name in holding or [name for name, _ in touched])

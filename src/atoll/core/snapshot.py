@@ -110,7 +110,9 @@ def _granted(view: NodeView, placement: Placement) -> NodeView:
         unconfirmed=state.unconfirmed + (state.table is not None),
         awaited=state.awaited | _awaited(state, placement.request),
     )
-    return replace(view, state=state, holders=(*view.holders, Holder(NOBODY, gpus, count)))
+    return replace(
+        view, state=state, holders=(*view.holders, Holder(NOBODY, gpus, count, read_back=state.table is None))
+    )
 
 
 def _awaited(state: NodeState, request: GpuRequest) -> frozenset[Awaited]:
@@ -125,9 +127,9 @@ def _freed(view: NodeView, holder: Holder) -> NodeView:
         state,
         free=state.free | holder.gpus & ~state.out,
         held=state.held & ~holder.gpus,
-        hidden=max(0, state.hidden - (holder.count - named)),
+        hidden=max(0, state.hidden - max(0, holder.count - named)),
         count_free=min(state.count, state.count_free + holder.count),
         owners=tuple(owner for owner in state.owners if owner != holder.gpus),
-        unconfirmed=max(0, state.unconfirmed - (holder.count > named and state.table is not None)),
+        unconfirmed=max(0, state.unconfirmed - (not holder.read_back and state.table is not None)),
     )
     return replace(view, state=state, holders=tuple(other for other in view.holders if other is not holder))

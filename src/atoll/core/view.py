@@ -13,6 +13,7 @@ class Holder:
 
     Attributes:
         state: of the grant; None for an owner without one.
+        read_back: whether the node has told what the owner holds; else `gpus` is all that it may hold.
     """
 
     owner: Owner
@@ -20,6 +21,7 @@ class Holder:
     count: int
     state: State | None = None
     occupant: Occupant | None = None
+    read_back: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,8 +110,9 @@ def _with_masks(state: NodeState, books: Books, hardware: Hardware) -> NodeState
     for pod in books.foreign:
         known, unknown = _where_foreign(books, pod, hardware)
         taken, hidden = taken | known, hidden + unknown
-    for grant in books.over:
-        taken |= hardware.where(grant.uuids) if may_be_anothers(books, grant) else 0
+    for grant in books.over:  # those that the ledger goes on naming
+        stays = grant.owner.uid in books.lingering or may_be_anothers(books, grant)
+        taken |= hardware.where(grant.uuids) if stays else 0
     owners = {grant.owner.uid for grant, _ in books.live} | {pod.uid for pod in books.foreign}
     for uid, uuids in books.got.items():
         if books.read_back and uid not in owners:
@@ -177,12 +178,18 @@ def _holders(books: Books, hardware: Hardware | None) -> tuple[Holder, ...]:
             grant.count,
             after(state, Step.DEVICES_PREPARED) if state is State.BOUND and prepared(books, grant) else state,
             grant.occupant,
+            books.exact(grant.owner.uid, grant.count) is not None,
         )
         for grant, state in books.live
     ]
     foreign = [
         Holder(
-            owner_of(pod), _where_foreign(books, pod, hardware)[0] if hardware else 0, pod_gpus(pod), None, pod.occupant
+            owner_of(pod),
+            _where_foreign(books, pod, hardware)[0] if hardware else 0,
+            pod_gpus(pod),
+            None,
+            pod.occupant,
+            books.exact(pod.uid, pod_gpus(pod)) is not None,
         )
         for pod in books.foreign
     ]

@@ -41,16 +41,20 @@ def predicted(setup: StockSetup) -> OutcomeTable | Unpredictable:
     gates = tuple(gate for check in checks for gate in check(setup))
     if gates:
         return Unpredictable(gates)
-    topology = setup.topology
-    numa = tuple(0 if device.numa is None else 1 << device.numa for device in topology.devices)
-    nodes = sorted({device.numa for device in topology.devices if device.numa is not None}) or [0]
-    manager = topology_manager(
-        setup.parts.policy, setup.parts.scope or TopologyScope.CONTAINER, {}, dict.fromkeys(nodes)
-    )
-    if isinstance(manager, NotStarted):
-        return Unpredictable((f"a kubelet does not start like this: {manager.why}",))
-    kubelet = Kubelet(Devices(numa, mask_of(nodes)), manager)
-    return CommandedNode(kubelet) if setup.commanded else StockNode(kubelet, allocator_scores(topology))
+    kubelet = kubelet_of(setup)
+    if isinstance(kubelet, NotStarted):
+        return Unpredictable((f"a kubelet does not start like this: {kubelet.why}",))
+    return CommandedNode(kubelet) if setup.commanded else StockNode(kubelet, allocator_scores(setup.topology))
+
+
+def kubelet_of(setup: StockSetup) -> Kubelet | NotStarted:
+    """The node's kubelet, as far as it has a say."""
+    devices = setup.topology.devices
+    numa = tuple(0 if device.numa is None else 1 << device.numa for device in devices)
+    nodes = sorted({device.numa for device in devices if device.numa is not None}) or [0]
+    scope = setup.parts.scope or TopologyScope.CONTAINER
+    manager = topology_manager(setup.parts.policy, scope, {}, dict.fromkeys(nodes))
+    return manager if isinstance(manager, NotStarted) else Kubelet(Devices(numa, mask_of(nodes)), manager)
 
 
 def _plugin(setup: StockSetup) -> Iterator[str]:

@@ -4,7 +4,6 @@ Bytes go through as they came but for what Atoll decides: which devices are pref
 """
 
 import asyncio
-import hashlib
 from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,17 @@ import grpc.aio
 
 from atoll.adapters.device_plugin import messages
 from atoll.adapters.device_plugin.kubelet import starts
-from atoll.adapters.device_plugin.sockets import KUBELET_SOCKET, channel, method, ours_alone, remove, said, within
+from atoll.adapters.device_plugin.sockets import (
+    KUBELET_SOCKET,
+    SocketError,
+    channel,
+    method,
+    ours_alone,
+    own_socket,
+    remove,
+    said,
+    within,
+)
 from atoll.adapters.device_plugin.upstream import PluginFailed, Upstreams
 from atoll.adapters.formats.kubelet.protobuf import Malformed
 from atoll.core.shim.effects import Answer, Forward, Refuse, Register, Reply, Show
@@ -76,7 +85,7 @@ class KubeletFace:
         """Serve it on a socket of its own, and then tell the kubelet, which calls back before it answers."""
         served = self._served[effect.resource]
         served.options = effect.options
-        name = f"atoll-{hashlib.sha256(effect.resource.encode()).hexdigest()[:12]}.sock"
+        name = own_socket(effect.resource)
         try:
             if served.server is not None:
                 await served.server.stop(STOP_S)
@@ -88,7 +97,7 @@ class KubeletFace:
                 await method(kubelet, messages.REGISTER)(request, timeout=REGISTER_S)
         except grpc.aio.AioRpcError as error:
             return Registered(effect.resource, said(error))
-        except (OSError, RuntimeError) as error:
+        except SocketError as error:
             return Registered(effect.resource, str(error))
         return Registered(effect.resource)
 
@@ -170,6 +179,7 @@ class PluginFace:
             except Malformed:
                 why = "this is no registration"
             if why:
+                self._upstreams.refused(why)
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"atoll: {why}")
             return b""
 
@@ -182,12 +192,18 @@ class PluginFace:
 
 
 async def _serve(path: Path, service: str, methods: "Methods") -> grpc.aio.Server:
-    remove(path)
+    """Raises: SocketError: nothing can be served there."""
     server = grpc.aio.server()
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
-    server.add_insecure_port(f"unix:{path}")
-    await server.start()
-    ours_alone(path)
+    try:
+        remove(path)
+        server.add_insecure_port(f"unix:{path}")
+        await server.start()
+        ours_alone(path)
+    except OSError as error:
+        raise SocketError(f"{path} cannot be made: {error.strerror}") from error
+    except RuntimeError as error:  # gRPC keeps the reason to itself
+        raise SocketError(f"{path} cannot be made; is its folder there and writable?") from error
     return server
 
 

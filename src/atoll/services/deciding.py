@@ -127,8 +127,8 @@ def _alone(view: NodeView) -> Snapshot:
 
 
 def _sets(containers: Iterable[ContainerGrant], candidates: Iterable[tuple[str, ...]]) -> set[tuple[str, ...]]:
-    """What the owner may get; () where nobody can tell, or the node's own parts choose."""
-    return {*candidates, tuple(sorted(part.uuid for container in containers for part in container.parts))}
+    """What the owner may get; () where nobody can tell."""
+    return set(candidates) or {tuple(sorted(part.uuid for container in containers for part in container.parts))}
 
 
 def _grant(pod: PodFacts, placement: Placement, mode: NodeMode) -> Grant:

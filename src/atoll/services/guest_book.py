@@ -28,7 +28,7 @@ class GuestBook:
         self._guests: dict[str, Guest] = {}
         self._gone: dict[str, None] = {}
         self._remembered: set[str] = set()  # guests of an earlier life, of whom this one has not heard
-        self._ledger_heard = False  # in this life
+        self._ledger_heard = self._pods_heard = False  # in this life
 
     def remember(self, memory: Memory) -> None:
         self.record, self.version, self.served = memory.record, memory.pods_version, dict.fromkeys(memory.served)
@@ -44,8 +44,10 @@ class GuestBook:
         return tuple(grant for grant in self.record.grants if grant.node_mode is mode) if self.record else ()
 
     def hear_ledger(self, record: LedgerRecord | None) -> None:
-        known, self._ledger_heard = self.record, True
-        if known is None or record is None or is_newer(record.version, known.version):
+        # What this life hears first counts whatever its version is: the cluster may have been restored since.
+        first, self._ledger_heard = not self._ledger_heard, True
+        known = self.record
+        if first or known is None or record is None or is_newer(record.version, known.version):
             self.record = record
             self._forget_served()
 
@@ -59,18 +61,28 @@ class GuestBook:
         known = self._guests.get(guest.uid)
         self._meet(guest)
         if not self.listing:
-            self.version = newest(self.version, guest.version)
+            self._reach(guest.version)
         return guest.over and not (known and known.over)
 
     def hear_gone(self, uid: str, version: str) -> None:
         self._leave(uid)
-        self.version = newest(self.version, version)
+        self._reach(version)
 
-    def hear_listed(self, version: str) -> None:
+    def hear_listed(self, version: str) -> bool:
+        """The list is complete; whether somebody who was remembered is not there any more."""
         self.listing = False
+        gone = tuple(self._remembered)
+        for uid in gone:
+            self._leave(uid)
+        self._reach(version)
+        return bool(gone)
+
+    def disown(self) -> None:
+        """What is remembered is of an earlier node of this name."""
         for uid in tuple(self._remembered):
             self._leave(uid)
-        self.version = newest(self.version, version)
+        if not self._ledger_heard:
+            self.record = None
 
     def take_in(self, read: ReadAgain) -> None:
         """What a read has told."""
@@ -80,7 +92,7 @@ class GuestBook:
         for uid, guest in list(self._guests.items()):
             if uid not in there and not is_newer(guest.version, read.pods_version):
                 self._leave(uid)
-        self.version = newest(self.version, read.pods_version)
+        self._reach(read.pods_version)
         known = self.record
         older = known is not None and not is_newer(known.version, read.ledger_version)
         if read.record is not None:
@@ -88,8 +100,12 @@ class GuestBook:
         elif older:
             self.hear_ledger(None)
 
+    def _reach(self, version: str) -> None:
+        self.version = newest(self.version, version) if self._pods_heard else version
+        self._pods_heard = True
+
     def _meet(self, guest: Guest) -> None:
-        known = self._guests.get(guest.uid)
+        known = None if guest.uid in self._remembered else self._guests.get(guest.uid)
         self._remembered.discard(guest.uid)
         if guest.uid not in self._gone and (known is None or is_newer(guest.version, known.version)):
             self._guests[guest.uid] = guest

@@ -239,6 +239,11 @@ class Mirror:
         """He is heard again; False when he always was."""
         return self._silent.get(node, {}).pop(who, None) is not None
 
+    @property
+    def silent(self) -> Iterator[str]:
+        """Nodes of which somebody's word is old."""
+        return (node for node, words in self._silent.items() if words)
+
     def open_grants(self, uid: str) -> Iterator[tuple[str, Grant]]:
         """(node, grant) of what is recorded for a pod that is not bound yet: enforced ones first, then by node name.
 

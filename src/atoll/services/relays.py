@@ -86,12 +86,27 @@ class Relays:
         found = [relay for name, relay in self.by_resource.items() if name in resources]
         return bool(found) and all(relay.registered and relay.down_since is None for relay in found)
 
+    def held_back(self, resources: frozenset[str]) -> frozenset[str]:
+        """Those of the resources that have devices, and that the kubelet was not shown yet."""
+        found = ((name, self.by_resource.get(name)) for name in resources)
+        return frozenset(name for name, relay in found if relay and relay.known and relay.shown is None)
+
     def wanted(
-        self, commanded: frozenset[str], sick: frozenset[str], now: float, *, strip: bool
+        self,
+        commanded: frozenset[str],
+        sick: frozenset[str],
+        now: float,
+        *,
+        strip: bool,
+        unknown: frozenset[str] = frozenset(),
     ) -> Iterator[KubeletEffect]:
-        """What the kubelet is to be told now. Args: commanded: resources of which the shim chooses devices."""
+        """What the kubelet is to be told now.
+
+        Args:
+            commanded: resources of which the shim chooses devices. unknown: of which nobody knows yet whether it does.
+        """
         for resource, relay in self.by_resource.items():
-            if not relay.known:
+            if not relay.known or resource in unknown:
                 continue
             ours = resource in commanded
             down = relay.down_since is not None and now - relay.down_since >= GRACE_S

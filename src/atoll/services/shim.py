@@ -22,6 +22,7 @@ from atoll.services.relays import Relays
 
 RENEW_S = 20.0
 RETRY_S = 1.0
+UNKNOWN_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ class Shim:
         self._lease = Due(RENEW_S, RETRY_S)
         self._said: WriteLease | None = None
         self._kept: Memory | None = None
+        self._told_unknown: float | None = None  # since when nothing is passed on, as was told
 
     def step(self, event: events.ShimEvent, now: float) -> list[ShimEffect]:
         """Take in one event; what is to be done now.
@@ -74,6 +76,8 @@ class Shim:
                 self._node, self._config, self._kept = memory.node, memory.config, memory
                 self._book.remember(memory)
             case events.NodeTold(node):
+                if self._node is not None and self._node.uid != node.uid:
+                    self._book.disown()
                 self._node = node
                 self._merge()
             case events.ConfigTold(name, config):
@@ -100,7 +104,8 @@ class Shim:
             case events.GuestsListing():
                 self._book.listing = True
             case events.GuestsListed(version):
-                self._book.hear_listed(version)
+                if self._book.hear_listed(version):
+                    self._lease.now()
             case events.ReadAgain():
                 yield from self._read(event)
             case events.LeaseWritten(""):
@@ -215,9 +220,10 @@ class Shim:
             self._chosen[call.resource] = chosen
             self._idle |= call.wanted.available - call.wanted.must
         else:
+            self._chosen.pop(call.resource, None)  # an answer is good for the allocation that follows it, and no other
             self._idle -= chosen.ids
-            if chosen.owner:
-                self._book.served[chosen.owner, chosen.share] = None
+            for ids in (chosen.share, chosen.ids) if chosen.owner else ():  # the ledger may come to say either
+                self._book.served[chosen.owner, ids] = None
 
     def _keep(self) -> Iterator[Keep]:
         if self._node is None or self._config is None:
@@ -228,12 +234,28 @@ class Shim:
             self._kept = memory
             yield Keep(memory)
 
+    def _unknown(self, resources: frozenset[str], now: float) -> Iterator[Note]:
+        """Say again and again why the node offers none of its GPUs."""
+        if resources and (self._told_unknown is None or now - self._told_unknown >= UNKNOWN_S):
+            self._told_unknown = now
+            missing = "the Node of this name" if self._node is None else "the GPUNodeConfigs"
+            why = (
+                f"{', '.join(sorted(resources))}: the kubelet is not shown any, for the API has not told {missing} yet"
+            )
+            yield Note("not_passed_on", why)
+
     # What it wants.
 
     def _wanted(self, now: float) -> Iterator[ShimEffect]:
         config = self._config
         if config is None:
+            ours = frozenset(self._resources)
+            yield from self._relays.wanted(frozenset(), frozenset(), now, strip=False, unknown=ours)
+            yield from self._unknown(self._relays.held_back(ours), now)
             return
+        if self._told_unknown is not None:
+            self._told_unknown = None
+            yield Note("passed_on", f"the node is in mode {config.mode}")
         self._commanded |= config.mode is NodeMode.COMMAND
         hints = config.hints if config.mode is NodeMode.COMMAND else None
         ours = frozenset(self._resources) if hints else frozenset[str]()

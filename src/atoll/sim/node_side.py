@@ -15,10 +15,8 @@ from atoll.core.ledger import NodeMode
 from atoll.core.outcomes import OutcomeTable, Unpredictable, setup_of
 from atoll.core.shape import canonical
 from atoll.core.topology import Health, NodeTopology
-from atoll.models.kubelet.device_hints import Devices
-from atoll.models.kubelet.numa import NumaNodes
-from atoll.models.kubelet.topology_manager import TopologyManager, TopologyPolicy
-from atoll.models.setup import predicted
+from atoll.models.kubelet.numa import NotStarted
+from atoll.models.setup import kubelet_of, predicted
 from atoll.models.stock import Kubelet
 from atoll.sim.admission import Admission, Done
 from atoll.sim.agents import AgentProcess, FakeNode
@@ -145,11 +143,12 @@ class NodeSide:
     # What its kubelet does where it is commanded.
 
     def kubelet(self, node: str) -> Kubelet:
-        devices = canonical(self.machines[node]).devices
-        numa = tuple(0 if self.hints is Hints.STRIP or each.numa is None else 1 << each.numa for each in devices)
-        nodes = sorted({each.numa for each in devices if each.numa is not None}) or [0]
-        policy = TopologyPolicy(self.parts_of(node).policy)
-        return Kubelet(Devices(numa, mask_of(nodes)), TopologyManager(policy, NumaNodes(tuple(nodes))))
+        found = kubelet_of(setup_of(self.machines[node], self.parts_of(node), commanded=True))
+        if isinstance(found, NotStarted):
+            raise AssertionError(f"{node} has a kubelet that does not start: {found.why}")
+        if self.hints is Hints.KEEP:
+            return found
+        return replace(found, devices=replace(found.devices, numa=(0,) * len(found.devices.numa)))
 
     def free(self, node: str) -> int:
         taken = mask_of(n for gpus in self._held_on(node).values() for n in positions(gpus))

@@ -76,6 +76,9 @@ SOMETIMES = (
 SEEDS_FOR_SOMETIMES = 300
 """Smaller sets are not asked for everything."""
 
+RARELY = ("the hints moved a pod",)
+SEEDS_FOR_RARELY = 3000
+
 
 @dataclass(slots=True)
 class Result:
@@ -88,7 +91,11 @@ class Result:
 
     @property
     def missing(self) -> list[str]:
-        return [mark for mark in SOMETIMES if not self.marks[mark]] if self.seeds >= SEEDS_FOR_SOMETIMES else []
+        asked = [
+            *(SOMETIMES if self.seeds >= SEEDS_FOR_SOMETIMES else ()),
+            *(RARELY if self.seeds >= SEEDS_FOR_RARELY else ()),
+        ]
+        return [mark for mark in asked if not self.marks[mark]]
 
 
 def run_seed(seed: int, story: list[str] | None = None) -> tuple[str, str, Marks]:

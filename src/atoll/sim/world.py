@@ -6,6 +6,7 @@ stream of chance.
 
 import hashlib
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import fields, replace
 
 from atoll.core.asking import request_of
@@ -30,9 +31,9 @@ from atoll.sim.node_side import NodeSide
 
 CHAOS_S, HEALED_S, QUIET_S = 45.0, 240.0, 8.0
 OBSERVED_SHARE, COMMANDED_SHARE = 0.4, 0.35
-KEPT_SHARE = 0.45
-"""Of the commanded runs, those in which the Topology Manager sees the hints."""
 """Of the runs, in which nodes are observed, and in which they are commanded."""
+KEPT_SHARE = 0.45
+"""Of the commanded runs, in which the Topology Manager sees the hints."""
 
 BOARDS = (((4, 4), 0), ((2, 2, 2, 2), 2), ((8,), 0), ((3, 5), 0), ((4,), 0))
 """(GPUs per NUMA node, sockets or 0 for one per NUMA node)"""
@@ -174,8 +175,13 @@ class World:
         """Whatever still moves is a pod that runs on; nobody waits for what is there."""
         pods = self.cluster.pods.values()
         moving = any(pod.ended or pod.deleting or (pod.node and pod.uid not in self.load.endless) for pod in pods)
-        moving = moving or self.side.winding_down
+        moving = moving or self.side.winding_down or any(self._silent())
         return not moving and not self._unserved() and not any(instance.busy for instance in self.instances)
+
+    def _silent(self) -> Iterator[str]:
+        """Nodes that an instance has not heard of for long; they speak again by themselves."""
+        for instance in self.instances:
+            yield from instance.scheduling.mirror.silent if instance.scheduling else ()
 
     def _unserved(self) -> list[PodFacts]:
         """Pods that a node would take now, if only they were asked about."""

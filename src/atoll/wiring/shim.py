@@ -9,7 +9,7 @@ from pathlib import Path
 import structlog
 
 from atoll.adapters.device_plugin.memory_file import MemoryFile
-from atoll.adapters.device_plugin.sockets import private_folder
+from atoll.adapters.device_plugin.sockets import Turn, kubelet_folder, private_folder
 from atoll.adapters.device_plugin.upstream import Upstreams
 from atoll.adapters.kube.client import KubeClient
 from atoll.adapters.kube.credentials import access_from
@@ -22,6 +22,7 @@ from atoll.wiring.running import MonotonicClock, stop_asked_for, until_stopped
 
 CONNECTIONS = 8
 FAREWELL_S = 2.0
+TURN_S = 0.2
 MEMORY = "atoll-shim.json"
 
 _log = structlog.get_logger("atoll.shim")
@@ -53,6 +54,9 @@ async def run_shim(settings: ShimSettings) -> None:
     stop = stop_asked_for()
     access = access_from(settings.kubeconfig)
     plugins = Upstreams(private_folder(settings.plugin_folder))
+    kubelet_folder(settings.kubelet_folder, settings.plugin_folder)
+    if not await _our_turn(Turn(settings.plugin_folder), stop):
+        return
     async with KubeClient(access, connections=CONNECTIONS) as client:
         me = f"{settings.node}_{socket.gethostname()}"
         api = KubeShimApi(client, settings.node, settings.namespace, me, settings.resources)
@@ -69,6 +73,17 @@ async def run_shim(settings: ShimSettings) -> None:
             async with asyncio.timeout(FAREWELL_S):
                 await api.perform(shim.farewell())
         await asyncio.gather(plugin_face.close(), kubelet.close(), plugins.close())
+
+
+async def _our_turn(turn: Turn, stop: asyncio.Event) -> bool:
+    """Wait for an earlier shim to end; whether it did before we are told to stop."""
+    if not turn.taken():
+        _log.warning("waiting", detail=f"another shim serves this node, and holds {turn.path}")
+        while not turn.taken():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), TURN_S)
+                return False
+    return True
 
 
 def _heard(note: Note) -> None:

@@ -1,5 +1,7 @@
 """Sockets of device plugins: where they lie, who may have made them, and how one calls through them."""
 
+import fcntl
+import hashlib
 import os
 import stat
 from pathlib import Path
@@ -9,6 +11,7 @@ import grpc.aio
 from atoll.core.errors import AtollError
 
 KUBELET_SOCKET = "kubelet.sock"
+LOCK = "atoll-shim.lock"
 PATH_MAX = 107
 """Bytes of a socket's path that the kernel takes."""
 
@@ -25,9 +28,12 @@ def private_folder(path: Path) -> Path:
     Raises:
         SocketError: it is somebody else's, or others may write there.
     """
+    within(path, KUBELET_SOCKET)
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = path.lstat()
+    except FileExistsError:
+        raise SocketError(f"{path} is no folder; the shim needs one of its own there") from None
     except OSError as error:
         raise SocketError(f"{path}: {error.strerror}; the shim needs a folder of its own there") from error
     if not stat.S_ISDIR(found.st_mode):
@@ -36,9 +42,47 @@ def private_folder(path: Path) -> Path:
         mode = stat.S_IMODE(found.st_mode)
         raise SocketError(
             f"{path} belongs to user {found.st_uid} with mode {mode:04o}: whoever can write there can give GPUs to "
-            f"whomever he likes; expected user {os.geteuid()} and mode 0700"
+            f"whomever he likes; expected user {os.geteuid()}, and that nobody else may write there (chmod go-w)"
         )
     return path
+
+
+def kubelet_folder(path: Path, private: Path) -> Path:
+    """Make sure that a kubelet's folder of device plugins is one, and not the one where plugins are to find us.
+
+    Raises:
+        SocketError: it is not there, too long for our sockets, or the same one.
+    """
+    within(path, own_socket(""))
+    if not path.is_dir():
+        raise SocketError(f"{path} is no folder; it is the kubelet's, of device plugins: is it mounted from the host?")
+    if path.samefile(private):
+        raise SocketError(f"{path} and {private} are one folder: the shim would remove the kubelet's own socket")
+    return path
+
+
+def own_socket(resource: str) -> str:
+    """The name of our socket for a resource, in the kubelet's folder."""
+    return f"atoll-{hashlib.sha256(resource.encode()).hexdigest()[:12]}.sock"
+
+
+class Turn:
+    """Of one process at a time that serves a folder: a second one would lose its sockets when the first one ends."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / LOCK
+        try:
+            self._file = os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise SocketError(f"{self.path} cannot be made: {error.strerror}; is the folder writable?") from error
+
+    def taken(self) -> bool:
+        """Whether it is ours now, until this process ends."""
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
 
 
 def within(folder: Path, name: str) -> Path:

@@ -6,6 +6,7 @@ counts.
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +15,13 @@ import grpc.aio
 
 from atoll.adapters.device_plugin import messages
 from atoll.adapters.device_plugin.messages import PLUGIN, Registration
-from atoll.adapters.device_plugin.sockets import SocketError, channel, method, said, trusted, within
+from atoll.adapters.device_plugin.sockets import KUBELET_SOCKET, SocketError, channel, method, said, trusted, within
 from atoll.adapters.formats.kubelet.protobuf import Malformed
 from atoll.core.shim.effects import Note
 from atoll.core.shim.events import PluginDown, PluginEvent, PluginListed, PluginUp
 from atoll.core.shim.values import PluginOptions
+
+_RESOURCE = re.compile(r"[a-z0-9][-a-z0-9.]{0,252}/[A-Za-z0-9][-A-Za-z0-9_.]{0,62}", re.ASCII)
 
 CONNECT_S = 10.0
 CALL_S = 30.0
@@ -59,8 +62,10 @@ class Upstreams:
         """A plugin makes itself known. Returns why it is not taken, "" = it is."""
         if registration.version != messages.VERSION:
             return f"version {registration.version[:20]!r} is not spoken here, only {messages.VERSION}"
-        if not registration.resource or "/" not in registration.resource:
+        if not _RESOURCE.fullmatch(registration.resource):
             return f"{registration.resource[:80]!r} is no name of an extended resource"
+        if registration.endpoint == KUBELET_SOCKET:
+            return f"{KUBELET_SOCKET} is the socket that was asked, and no plugin's"
         try:
             path = trusted(within(self._folder, registration.endpoint))
         except SocketError as error:
@@ -70,6 +75,10 @@ class Upstreams:
             before.cancel()
         self._following[registration.resource] = asyncio.create_task(self._follow(registration.resource, path))
         return ""
+
+    def refused(self, why: str) -> None:
+        """A registration was not taken; the plugin is told, and so is whoever reads our log."""
+        self._events.put_nowait(Note("registration_refused", why))
 
     async def preferred(self, resource: str, request: bytes) -> bytes:
         """What the plugin prefers; nothing, where it has no preferences. Raises: PluginFailed."""

@@ -87,7 +87,15 @@ def access_from(kubeconfig: Path | None) -> Access:
         return found
     from atoll.adapters.kube.kubeconfig import access_of  # noqa: PLC0415 - see the module
 
-    return access_of(kubeconfig)
+    try:
+        return access_of(kubeconfig)
+    except AccessError as error:
+        if kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ:
+            token = SERVICE_ACCOUNT / "token"
+            raise AccessError(
+                f"{error}. This is a pod without {token}: is automountServiceAccountToken off?"
+            ) from error
+        raise
 
 
 def service_account(folder: Path) -> Access | None:

@@ -82,6 +82,8 @@ def access_of(kubeconfig: Path | None) -> Access:
         AccessError: one message that says which file and what is wrong with it.
     """
     where = str(kubeconfig) if kubeconfig else "no service account, and kubeconfig"
+    if kubeconfig and kubeconfig.is_dir():
+        raise AccessError(f"{where}: is a folder, and a kubeconfig is a file")
     try:
         config = (KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_env()).get()
         if config is None:

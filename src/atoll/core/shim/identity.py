@@ -55,9 +55,14 @@ class Share:
     ids: frozenset[str]
     others: tuple[frozenset[str], ...] = ()
 
-    def out_of(self, available: frozenset[str]) -> frozenset[str] | None:
-        """What it gets out of these; None: nothing that it may have is there."""
-        return next((ids for ids in (self.ids, *self.others) if ids <= available), None)
+    def out_of(self, available: frozenset[str], spared: frozenset[str]) -> frozenset[str] | None:
+        """What it gets out of these, nothing spared if that can be; None: nothing that it may have is there."""
+        there = [ids for ids in (self.ids, *self.others) if ids <= available]
+        return next((ids for ids in there if not ids & spared), there[0] if there else None)
+
+
+Meant = tuple[Share, frozenset[str]]
+"""A container that may be meant, and what it gets then."""
 
 
 def answer(known: Known, question: Question) -> Answer:
@@ -74,8 +79,8 @@ def answer(known: Known, question: Question) -> Answer:
         return Refused(f"the node's ledger cannot be read: {known.unreadable}")
     shares = [share for share in _shares(known) if len(share.ids) == question.fresh]
     waiting = [share for share in shares if not share.guest.admitted]
-    meant = _meant(waiting, question)
-    if not known.fresh and any(share.guest.noted != share.grant.uuids for share in meant):
+    meant = _meant(waiting, question, known)
+    if not known.fresh and any(share.guest.noted != share.grant.uuids for share, _ in meant):
         return Unsure("a pod says of itself that it was granted other GPUs than the ledger says")
     if meant:
         return _one_of(meant, waiting, question, known)
@@ -84,15 +89,16 @@ def answer(known: Known, question: Question) -> Answer:
     if waiting:
         share = waiting[0]
         busy = ", ".join(sorted(share.ids - question.available))
-        return Refused(f"{_named(share.guest)} was granted {busy}, which the kubelet has given to another pod")
+        whose = "is not offered by the Topology Manager" if share.others else "the kubelet has given to another pod"
+        return Refused(f"{_named(share.guest)} was granted {busy}, which {whose}")
     # What was allocated is free again: for a pod that was taken for another which is gone, or for one that runs, after
     # its kubelet has lost its checkpoint and asks again, for the oldest first.
     every = (share for share in _shares(known, served=True) if len(share.ids) == question.fresh)
-    again = _meant(every, question)
-    unserved = [share for share in again if not share.guest.admitted]
+    again = _meant(every, question, known)
+    unserved = [(share, ids) for share, ids in again if not share.guest.admitted]
     if unserved:
-        return _one_of(unserved, unserved, question, known)
-    return _given(again[0], question) if again else _stranger(known, question)
+        return _one_of(unserved, [share for share, _ in unserved], question, known)
+    return _given(*again[0], question) if again else _stranger(known, question)
 
 
 def judge(known: Known, ids: frozenset[str], last: Chosen | None) -> Answer:
@@ -134,23 +140,24 @@ def _shares(known: Known, *, served: bool = False) -> Iterator[Share]:
                 yield Share(guest, grant, ids, tuple(map(frozenset, grant.candidates)))
 
 
-def _one_of(meant: list[Share], waiting: list[Share], question: Question, known: Known) -> Answer:
-    first = meant[0]
+def _one_of(meant: list[Meant], waiting: list[Share], question: Question, known: Known) -> Answer:
+    first, ids = meant[0]
     others = [share for share in waiting if share.guest.uid != first.guest.uid]
     earlier = next(share for share in waiting if share.guest.uid == first.guest.uid)
     if earlier is first and all(alike(awaited_by(first.grant), awaited_by(share.grant)) for share in others):
-        return _given(first, question)
+        return _given(first, ids, question)
     rival = _named(others[0].guest) if others else "another container of it"
     why = f"{_named(first.guest)} and {rival} wait for {question.fresh} GPUs each, and not for the same"
     return Refused(why) if known.fresh else Unsure(why)
 
 
-def _meant(shares: Iterable[Share], question: Question) -> list[Share]:
-    return [share for share in shares if share.out_of(question.available - question.must) is not None]
+def _meant(shares: Iterable[Share], question: Question, known: Known) -> list[Meant]:
+    free = question.available - question.must
+    found = ((share, share.out_of(free, known.spared)) for share in shares)
+    return [(share, ids) for share, ids in found if ids is not None]
 
 
-def _given(share: Share, question: Question) -> Chosen:
-    ids = share.out_of(question.available - question.must) or frozenset()
+def _given(share: Share, ids: frozenset[str], question: Question) -> Chosen:
     return Chosen(question.must | ids, share.guest.uid, share.ids)
 
 
