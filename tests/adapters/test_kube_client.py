@@ -279,3 +279,17 @@ def test_a_service_account_whose_authority_cannot_be_read_is_told(account: Path,
 
     with pytest.raises(AccessError, match=r"service account: .*ca\.crt cannot be read"):
         service_account(account)
+
+
+def test_a_pod_without_a_token_is_told_what_is_missing(
+    account: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nowhere"))
+
+    with pytest.raises(AccessError, match="is automountServiceAccountToken off"):
+        access_from(None)
+
+
+def test_a_folder_is_no_kubeconfig(tmp_path: Path) -> None:
+    with pytest.raises(AccessError, match="is a folder, and a kubeconfig is a file"):
+        access_from(tmp_path)

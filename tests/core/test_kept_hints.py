@@ -23,6 +23,7 @@ from atoll.core.fleet import Fleet
 from atoll.core.gpuset import mask_of, positions
 from atoll.core.hardware import hardware_of
 from atoll.core.ledger import Grant, LedgerRecord
+from atoll.core.lifecycle import State
 from atoll.core.reasons import Code
 from atoll.core.request import ContainerAsk, GpuRequest, Policy
 from atoll.core.scope import Scope
@@ -231,3 +232,63 @@ def test_a_pod_of_several_containers_is_not_foreseen(policy: Policy) -> None:
     else:
         assert isinstance(found, Fit)
         assert not found.uuids_known
+
+
+def test_a_candidate_that_another_is_still_named_with_is_no_violation() -> None:
+    """He has left, and the API has not said so yet."""
+    leaving = grant("old", (0, 1, 2, 3))
+    moved = replace(grant("a", (4,)), candidates=(uuids(0), uuids(4)))
+
+    node = view(leaving, moved, got=[got("old", 0, 1, 2, 3), got("a", 0)])
+
+    assert not node.violated
+    assert not node.corrections
+    assert judged(wish(1), node) is Code.UNCONFIRMED
+    after = view(replace(leaving, state=State.RELEASING), moved, got=[got("a", 0)])
+    assert [each.uuids for each in after.corrections] == [frozenset(uuids(0))]
+
+
+def test_who_got_what_nobody_foresaw_closes_the_node_for_restricted_alone() -> None:
+    node = view(grant("a", (0, 1)), got=[got("a", 3, 4)])
+
+    assert [owner.name for owner in node.violated] == ["a"]
+    assert judged(wish(1), node) is Code.NODE_CLOSED
+    assert isinstance(judged(wish(1, policy=PREFERRED), node), Fit)
+
+
+def test_a_grant_that_is_put_right_says_where_its_gpus_are() -> None:
+    moved = replace(grant("a", (4, 5)), candidates=(uuids(0, 1), uuids(4, 5)), domains=("NUMANode:1",), degraded=True)
+
+    (corrected,) = view(moved, got=[got("a", 0, 1)]).corrections
+
+    assert (corrected.domains, corrected.degraded, corrected.lost) == (("NUMANode:0",), False, None)
+
+
+def test_what_if_a_pod_were_gone_counts_all_of_its_candidates_once() -> None:
+    node = view(replace(grant("a", (4, 5)), candidates=(uuids(0, 1), uuids(4, 5))))
+    fleet = Fleet()
+    fleet.put(node)
+
+    without = fleet.snapshot().without("n1", ("a-uid",)).view("n1")
+
+    assert without is not None
+    assert (without.state.free, without.state.hidden, without.state.unconfirmed) == (0xFF, 0, 0)
+
+
+def test_what_the_ledger_goes_on_naming_is_taken_also_when_its_owner_held_others() -> None:
+    """Three have changed places; the one that is gone lingers with what another was granted."""
+    lingers = replace(grant("a", (2, 3)), state=State.RELEASING)
+    hardware = hardware_of(Inventory("n1", "uid-1", Source.AGENT, BOARD, PARTS, boot_id="b"), COMMAND)
+    books = books_of(
+        NODE,
+        COMMAND,
+        hardware,
+        LedgerRecord("n1", "5", "uid-1", (lingers,)),
+        (),
+        [(lingers, lingers.state)],
+        [got("a", 0, 1)],
+        lingering=frozenset({"a-uid"}),
+        commands=Hints.STRIP,
+    )
+
+    assert view_of(books).state.free == 0xFF & ~mask_of([0, 1, 2, 3])

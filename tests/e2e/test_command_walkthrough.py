@@ -55,10 +55,12 @@ def test_a_pod_runs_through_all_of_it(spot: Spot) -> None:
     before = spot.site.running("before")[1]
     installing, upgrading, removing = (blocks_of(title) for title in ("Installing", "Upgrading", "Taking"))
 
-    (_, commands), (_, volume), (_, pool) = installing
+    commands, gate, volume, pool, works = (body for _, body in installing)
     for line in commands.splitlines():
         carry_out(spot, line)
     start_daemons(spot)
+    for line in gate.splitlines():
+        carry_out(spot, line)
     assert spot.runs_still("before")
 
     path = yaml.safe_load(volume)["spec"]["template"]["spec"]["volumes"][0]["hostPath"]["path"]
@@ -68,6 +70,8 @@ def test_a_pod_runs_through_all_of_it(spot: Spot) -> None:
 
     spot.site.atoll.plane.apply(pool)
     wait_until(spot.site.open, "the node to be open", 60, spot.site.atoll.metrics)
+    for line in works.splitlines():
+        carry_out(spot, line)
     spot.until_held(before=before)
     commanded = spot.runs("commanded", 4)
     spot.until_held(before=before, commanded=commanded)
@@ -118,6 +122,14 @@ def carry_out(spot: Spot, line: str) -> None:
                     plane.api.delete(path_of(each))
             case ["kubectl", "patch", "gpunodeconfig", name, "--type", "merge", "-p", patch]:
                 plane.api.patch(f"{KINDS}/gpunodeconfigs/{name}", json.loads(patch))
+            case ["kubectl", "-n", namespace, "rollout" | "get", *_, daemon] if daemon.endswith("atoll-shim"):
+                assert plane.api.find(f"/apis/apps/v1/namespaces/{namespace}/daemonsets/atoll-shim")
+            case ["kubectl", "-n", namespace, "get", "lease", "atoll-shim.NODE", "-o", path]:
+                lease = plane.api.get(f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/atoll-shim.{NODE}")
+                assert path == r"jsonpath={.metadata.annotations.atoll\.dev/commands}"
+                assert lease["metadata"]["annotations"]["atoll.dev/commands"] == "strip"
+            case ["kubectl", "-n", _, "logs", "daemonset/atoll-shim"]:
+                assert "not_passed_on" not in spot.shim.piece.tail(20)
             case _:
                 raise AssertionError(f"a command that this test does not know: {line}")
 

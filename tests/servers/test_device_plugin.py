@@ -62,6 +62,8 @@ def test_a_plugin_that_registers_is_called_back_and_followed():
         ({"resource": "gpu"}, "'gpu' is no name of an extended resource"),
         ({"endpoint": "../k/kubelet.sock"}, "is no name of a socket"),
         ({"endpoint": "other.sock"}, "No such file"),
+        ({"endpoint": "kubelet.sock"}, "kubelet.sock is the socket that was asked, and no plugin's"),
+        ({"resource": "a b/\n\x1b[31m c"}, "is no name of an extended resource"),
     ],
 )
 def test_a_registration_that_makes_no_sense_is_refused_and_says_why(change: dict[str, str], why: str):

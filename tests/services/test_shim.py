@@ -13,7 +13,7 @@ from atoll.core.shim import events
 from atoll.core.shim.effects import Answer, Forward, Keep, Note, Read, Refuse, Register, ShimEffect, Show, WriteLease
 from atoll.core.shim.values import Guest, Memory, PluginDevice, PluginOptions, Question
 from atoll.services.relays import GRACE_S
-from atoll.services.shim import RENEW_S, Shim
+from atoll.services.shim import RENEW_S, UNKNOWN_S, Shim
 
 GPU = "nvidia.com/gpu"
 MIG = "nvidia.com/mig-1g.10gb"
@@ -384,3 +384,104 @@ def test_a_mode_that_was_changed_meanwhile_is_followed_once_all_configurations_a
     after.hear(events.ConfigsListed())
 
     assert after.lease().commands == ""
+
+
+def test_a_cluster_that_was_restored_is_believed_whatever_its_versions_are(scene: Scene) -> None:
+    """Else a dead ledger would count until the next boot."""
+    scene.begin()
+    scene.hear(events.LedgerTold(record("1000", grant("old", "ab"))), events.GuestTold(guest("old", "ab")))
+    scene.hear(events.GuestsListed("1000"))
+
+    after = scene.next_life()
+    young = replace(guest("new", "efgh"), version="49")
+    after.hear(events.LedgerTold(record("50", grant("new", "efgh"))), events.LedgersListed())
+    after.hear(events.GuestsListing(), events.GuestTold(young), events.GuestsListed("50"))
+
+    assert after.ask(4) == Answer(1, frozenset("efgh"))
+    assert after.lease().pods_version == "50"
+
+
+def test_a_pod_that_is_told_again_under_an_older_version_is_as_it_is_told(scene: Scene) -> None:
+    scene.begin()
+    scene.hear(events.LedgerTold(record("1000", grant("p", "ab"))))
+    scene.hear(events.GuestTold(replace(guest("p", "ab"), version="1000", admitted=True)))
+
+    after = scene.next_life()
+    after.hear(events.GuestTold(guest("p", "ab")))
+
+    assert after.ask(2) == Answer(1, frozenset("ab"))
+
+
+def test_what_is_remembered_of_an_earlier_node_of_the_name_is_forgotten(scene: Scene) -> None:
+    scene.begin()
+    granted(scene, grant("p", "ab"))
+
+    after = scene.next_life()
+    after.hear(events.NodeTold(NodeFacts("n1", "uid-2", 8, 8)))
+
+    assert after.ask(2) == Read()
+
+
+def test_that_a_remembered_pod_is_gone_is_said_at_once(scene: Scene) -> None:
+    """Somebody may wait for it."""
+    scene.begin()
+    granted(scene, grant("p", "ab"))
+    after = scene.next_life()
+    after.wait(2.0)
+    before = len(after.leases)
+
+    after.now += 2.0
+    after.hear(events.GuestsListing(), events.GuestsListed("20"))
+
+    assert [lease.pods_version for lease in after.leases[before:]] == ["20"]
+
+
+# What an answer is good for.
+
+
+def test_an_answer_is_good_for_the_allocation_that_follows_it_and_no_other(scene: Scene) -> None:
+    """With its hints kept, a kubelet also allocates what it has asked nobody about."""
+    scene.begin(replace(COMMAND, hints=Hints.KEEP))
+    granted(scene, grant("p", "ab"))
+    assert scene.ask(2) == Answer(1, frozenset("ab"))
+    assert scene.allocate("ab") == Answer(2, frozenset("ab"))
+    scene.hear(events.GuestGone("p", "20"), events.LedgerTold(record("21", grant("q", "abefgh"))))
+    scene.hear(events.GuestTold(replace(guest("q", "abefgh"), version="22")))
+
+    assert scene.allocate("ab") == Read()
+    told = scene.hear(read("30", grant("q", "abefgh")))
+    assert [type(each) for each in told if isinstance(each, Answer | Refuse)] == [Refuse]
+
+
+def test_a_pod_that_got_a_candidate_waits_no_more_though_the_ledger_names_it_by_now(scene: Scene) -> None:
+    scene.begin(replace(COMMAND, hints=Hints.KEEP))
+    moved = replace(grant("p", "ef"), candidates=(("a", "b"), ("e", "f")))
+    granted(scene, moved)
+    assert scene.ask(2, "abcd") == Answer(1, frozenset("ab"))
+    scene.allocate("ab")
+    loose = replace(grant("q", "cd"), policy=Policy.PREFERRED)
+    scene.hear(events.LedgerTold(record("9", grant("p", "ab"), loose)), events.GuestTold(guest("q", "cd")))
+
+    assert scene.ask(2, "cdefgh") == Answer(3, frozenset("cd"))
+
+
+# What it says while it does not know whether it commands.
+
+
+def test_as_long_as_nobody_tells_its_mode_the_node_s_gpus_are_held_back_and_that_is_said_again_and_again(
+    scene: Scene,
+) -> None:
+    scene.hear(events.KubeletUp())
+
+    told = [*scene.plug_in(), *scene.plug_in(MIG)]
+
+    assert [each.resource for each in told if isinstance(each, Register)] == [MIG]
+    (note,) = (each for each in told if isinstance(each, Note))
+    assert note.what == "not_passed_on"
+    assert "nvidia.com/gpu: the kubelet is not shown any, for the API has not told the Node" in note.detail
+    assert not scene.wait(1.0)
+    assert [type(each) for each in scene.wait(UNKNOWN_S)] == [Note]
+    scene.hear(events.NodeTold(NodeFacts("n1", "uid-1", 8, 8)), events.ConfigTold("pool", COMMAND))
+    told = scene.hear(events.ConfigsListed())
+    assert [each.resource for each in told if isinstance(each, Register)] == [GPU]
+    assert Note("passed_on", "the node is in mode command") in told

@@ -1,11 +1,13 @@
 """What a shim keeps for its next life: all of it, or nothing."""
 
+import os
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
-from atoll.adapters.device_plugin.memory_file import MemoryFile
+from atoll.adapters.device_plugin.memory_file import BYTES_MAX, MemoryFile
 from atoll.core.facts import Enforcement, Hints, NodeConfig, NodeFacts
 from atoll.core.ledger import ContainerGrant, Grant, LedgerRecord, Lost, NodeMode, Owner, Part
 from atoll.core.lifecycle import State
@@ -112,3 +114,24 @@ def test_where_it_cannot_be_written_an_older_one_does_not_stay(disk: Disk) -> No
 
     assert disk.boot("b1").load() is None
     assert "cannot be written" in disk.said[0]
+
+
+def nested(path: Path) -> None:
+    path.write_bytes(b'{"zz":' + b"[" * 200_000)
+
+
+def endless(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def huge(path: Path) -> None:
+    path.touch()
+    os.truncate(path, BYTES_MAX + 1)
+
+
+@pytest.mark.parametrize("spoil", [nested, endless, huge, os.mkfifo, Path.mkdir])
+def test_nothing_in_its_place_stops_the_shim(disk: Disk, spoil: Callable[[Path], None]) -> None:
+    spoil(disk.path)
+
+    assert disk.boot("b1").load() is None
+    assert "is of no use, so that the API must tell all that was decided" in disk.said[0]

@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from atoll.adapters.device_plugin.sockets import PATH_MAX, SocketError, private_folder, trusted, within
+from atoll.adapters.device_plugin.sockets import (
+    LOCK,
+    PATH_MAX,
+    SocketError,
+    Turn,
+    kubelet_folder,
+    private_folder,
+    trusted,
+    within,
+)
 
 
 def test_a_missing_folder_is_made_for_us_alone(tmp_path: Path) -> None:
@@ -63,3 +72,39 @@ def test_a_socket_of_another_user_is_not_trusted(tmp_path: Path) -> None:
 
         with pytest.raises(SocketError, match="made by user 4711"):
             trusted(tmp_path / "plugin.sock")
+
+
+def test_a_kubelet_s_folder_must_be_there_and_be_another_one(tmp_path: Path) -> None:
+    private, link = tmp_path / "p", tmp_path / "link"
+    private.mkdir()
+    link.symlink_to(private)
+
+    with pytest.raises(SocketError, match="is it mounted from the host"):
+        kubelet_folder(tmp_path / "missing", private)
+    with pytest.raises(SocketError, match="are one folder"):
+        kubelet_folder(link, private)
+    with pytest.raises(SocketError, match="and that of a socket may have 107"):
+        kubelet_folder(tmp_path / ("y" * 100), private)
+
+
+def test_a_folder_without_room_for_a_socket_s_name_is_not_even_made(tmp_path: Path) -> None:
+    with pytest.raises(SocketError, match="and that of a socket may have 107"):
+        private_folder(tmp_path / ("y" * 100))
+    assert not list(tmp_path.iterdir())
+
+
+def test_one_process_at_a_time_serves_a_folder(tmp_path: Path) -> None:
+    """It ends with its process: here, with another open file."""
+    first, second = Turn(tmp_path), Turn(tmp_path)
+
+    assert first.taken()
+    assert not second.taken()
+    os.close(first._file)
+    assert second.taken()
+
+
+def test_a_folder_in_which_nothing_can_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / LOCK).mkdir()
+
+    with pytest.raises(SocketError, match="cannot be made"):
+        Turn(tmp_path)

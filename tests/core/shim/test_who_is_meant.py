@@ -225,3 +225,16 @@ def test_a_stranger_gets_nothing_that_is_a_candidate_of_another():
 
     assert answer(one, question(1)) == Chosen(frozenset("c"))
     assert isinstance(judge(one, frozenset("a"), None), Refused)
+
+
+def test_a_candidate_with_a_quarantined_gpu_is_the_last_choice():
+    one = replace(known(moved("p", "ef", "ab", "ac")), spared=frozenset("b"))
+
+    assert answer(one, question(2, "abcd")) == Chosen(frozenset("ac"), "p", frozenset("ef"))
+    assert answer(one, question(2, "abd")) == Chosen(frozenset("ab"), "p", frozenset("ef"))
+
+
+def test_that_the_topology_manager_offers_none_of_the_candidates_is_said_so():
+    found = answer(known(moved("p", "ef", "ab", "ef"), fresh=True), question(2, "cdgh"))
+
+    assert found == Refused("ml/p was granted e, f, which is not offered by the Topology Manager")
