@@ -200,14 +200,14 @@ def test_over_churned_pods_of_every_size_each_gets_what_was_granted(site: Comman
     names = itertools.count()
     while len(ran) < CHURNED:
         while len(live) < AT_ONCE:
-            name, gpus = f"churn-{next(names)}", chance.choice([1, 1, 1, 2, 2, 3, 4, 5, 6, 7, 8])
+            name, gpus = f"churn-{next(names)}", chance.choice([1, 1, 1, 1, 2, 2, 2, 3, 4, 5, 6, 7, 8])
             annotations = chance.choice([RESTRICTED, RESTRICTED, PREFERRED])
             site.atoll.pod(name, gpus, annotations=annotations)
             sizes[gpus, annotations["atoll.dev/policy"]] += 1
             live.add(name)
         found = site.check()
         ran |= found
-        leaving = [name for name in sorted(found) if chance.random() < 0.7]
+        leaving = [name for name in sorted(found) if chance.random() < 0.8]
         waiting = sorted(live - found.keys())
         for name in [*leaving, *(name for name in waiting if chance.random() < 0.1)]:
             fleet.remove(api, name)
