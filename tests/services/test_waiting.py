@@ -5,7 +5,8 @@ from itertools import pairwise
 
 from atoll.core.effects import RewritePod, SetPlaced
 from atoll.core.events import ConfigSeen, InventorySeen, PodGone, PodRewritten, PodSeen, PodWriteFailed
-from atoll.services.waiting import NUDGE_AFTER_S, TELL_EVERY_S
+from atoll.core.facts import Enforcement, NodeConfigObject
+from atoll.services.waiting import MINE_AFTER_S, NUDGE_AFTER_S, TELL_EVERY_S
 from tests.services.stage import ENFORCED, Stage, gpus, grant, inventory, ledger, node, pod, start
 
 SOON = NUDGE_AFTER_S + 0.1
@@ -300,3 +301,45 @@ def test_one_that_does_not_lead_wakes_whom_it_refused_when_he_fits_before_the_re
 
     assert (told(effects), woken(effects)) == ([], ["a"])
     assert stage.wait(TELL_EVERY_S + 1) == []
+
+
+def test_one_that_does_not_lead_wakes_late_and_ever_more_rarely_whom_it_refused_by_what_it_did_not_know() -> None:
+    """The leader has known it all along, so that nothing changes there."""
+    stage = fragmented(pod("a"), leading=False)
+    stage.filter(pod("a"), "n1")
+    carried_out(stage, stage.wait(0))
+
+    assert woken(stage.see(PodGone("x-uid", "20"))) == []
+    assert woken(stage.wait(SOON)) == []
+    assert woken(stage.wait(MINE_AFTER_S)) == ["a"]
+    assert woken(stage.wait(MINE_AFTER_S)) == []
+
+
+def test_one_that_does_not_lead_wakes_nobody_whom_it_did_not_refuse() -> None:
+    stage = fragmented(pod("a"), leading=False)
+
+    stage.see(PodGone("x-uid", "20"))
+
+    assert woken(stage.wait(MINE_AFTER_S + SOON)) == []
+
+
+def test_a_waiter_with_a_grant_on_a_shadow_node_is_woken_for_another() -> None:
+    """Such a grant keeps nobody from going elsewhere."""
+    shadow = ConfigSeen(NodeConfigObject("odd", node_names=("s1",), enforcement=Enforcement.SHADOW))
+    open_grant = grant("a", gpus("s1", 0, 1, 2, 3), enforced=False)
+    stage = start(
+        node("n1"),
+        inventory("n1"),
+        node("s1"),
+        inventory("s1"),
+        shadow,
+        pods=[*RUNNING, pod("a")],
+        ledgers=[ledger("n1", *HALVES), ledger("s1", open_grant)],
+    )
+    stage.wait(SOON)
+    stage.filter(pod("a"), "n1")
+    carried_out(stage, stage.wait(0))
+
+    stage.see(PodGone("x-uid", "20"))
+
+    assert "a" in woken(stage.wait(SOON))

@@ -107,7 +107,7 @@ class Court:
         snapshot, fit = self._mirror.fleet.snapshot(), []
         for pod, names in waiting:
             request = request_of(pod.ask, self.defaults)
-            if request is None or isinstance(request, InvalidRequest) or any(self._mirror.open_grants(pod.uid)):
+            if request is None or isinstance(request, InvalidRequest) or self.held_on(pod.uid):
                 continue
             decision = decide(snapshot, request, names)
             if isinstance(decision, Placement):

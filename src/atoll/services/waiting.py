@@ -4,7 +4,8 @@ Filter only remembers; whatever must be written goes out with the next step. A c
 its blockers differ from what the pod carries, so that the same refusal, however often it is asked for, writes nothing.
 After a change, and after the scheduler had a moment to ask again by itself, exactly as many of the oldest waiters as
 fit together are woken, each alone, by a patch of its own. A pod is woken for the nodes that the scheduler offered when
-it last asked here; since it may have asked another instance since, also for any other, ever more rarely.
+it last asked here; since it may have asked another instance since, also for any other, ever more rarely. The leader
+wakes; another instance does so late and rarely, and only whom it refused itself.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,6 +27,8 @@ TELL_EVERY_S = 5.0
 WIDER_S, WIDER_MAX_S = 2.0, 300.0
 """How long after a change a pod is woken for a node that was not offered here, at first and at most."""
 WIDER_EVERY_S = 1.0
+MINE_AFTER_S = 10.0
+"""How long an instance that does not lead leaves the waking of pods that it refused to the one that does."""
 IN_FLIGHT = inf
 PLACED_REASON = "Placed"
 
@@ -133,11 +136,25 @@ class Waiting:
     def nudge(self, now: float) -> None:
         """Wake those that fit since the last change, if the scheduler has not asked for them again by itself."""
         if not self.leading:
+            self._wake_mine(now)
             return
         if self._changed_at is not None and now >= self._changed_at + NUDGE_AFTER_S:
             self._changed_at = None
             self._wake_for_offered(now)
         self._wake_for_others(now)
+
+    def _wake_mine(self, now: float) -> None:
+        """Of those that were refused here, by what only this instance did not know: the leader sees no change then."""
+        if self._changed_at is None or now < self._changed_at + MINE_AFTER_S:
+            return
+        self._changed_at = None
+        refused = (self._mirror.pods.get(uid) for uid, waiter in self._waiters.items() if not waiter.passed)
+        waiting = sorted((pod for pod in refused if pod and self._waits(pod)), key=_age)
+        for pod in self._fitting([(pod, self._candidates(pod.uid)) for pod in waiting]):
+            not_before, pause_s = self._wider.get(pod.uid, (now, MINE_AFTER_S))
+            if not_before <= now:
+                self._outbox.append(self._rewrite(pod))
+                self._wider[pod.uid] = (now + pause_s, min(2 * pause_s, WIDER_MAX_S))
 
     def _wake_for_offered(self, now: float) -> None:
         waiting = sorted((pod for pod in self._mirror.pods.values() if self._waits(pod)), key=_age)

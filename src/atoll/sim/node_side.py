@@ -234,6 +234,8 @@ class NodeSide:
             self._deleted[uid] for uid, theirs in self._running_on(pod.node).items() if theirs & gpus and uid != pod.uid
         ]
         self._held_on(pod.node)[pod.uid] = self._running_on(pod.node)[pod.uid] = gpus
+        if pod.uid in self.strays:
+            self._disturb(pod.node)
         for tell in self.started if pod.uid not in self.strays else ():
             tell(pod, self.uuids(pod.node, gpus), min(beside, default=None))
         self.timeline.after(self.rng.uniform(0.05, 1.5), lambda: self._status(pod.uid))

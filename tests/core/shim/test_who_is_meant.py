@@ -238,3 +238,21 @@ def test_that_the_topology_manager_offers_none_of_the_candidates_is_said_so():
     found = answer(known(moved("p", "ef", "ab", "ef"), fresh=True), question(2, "cdgh"))
 
     assert found == Refused("ml/p was granted e, f, which is not offered by the Topology Manager")
+
+
+def test_a_pod_for_which_a_stranger_was_taken_gets_nothing_rather_than_what_is_left():
+    """The stranger asked first, and for as many; the pod must not be taken for a stranger in its turn."""
+    both = replace(known(waits("p", "ab"), guest("s", "", ""), fresh=True), served=frozenset({("p", frozenset("ab"))}))
+
+    assert isinstance(answer(both, question(2, "cdefgh")), Refused)
+    let_in = replace(both, guests=(replace(both.guests[0], admitted=True), both.guests[1]))
+    assert isinstance(answer(let_in, question(2, "cdefgh")), Chosen)
+
+
+def test_a_pod_whose_twin_took_its_gpus_and_is_gone_gets_what_the_twin_was_granted():
+    one = replace(known(waits("p", "ab"), fresh=True), served=frozenset({("p", frozenset("ab"))}))
+    gone = replace(one, grants=(*one.grants, grant("twin", "cd")))
+
+    assert answer(gone, question(2, "cdefgh")) == Chosen(frozenset("cd"), "p", frozenset("ab"))
+    other_rule = replace(one, grants=(*one.grants, grant("twin", "cd", scope=Scope.NODE)))
+    assert isinstance(answer(other_rule, question(2, "cdefgh")), Refused)

@@ -93,12 +93,14 @@ def answer(known: Known, question: Question) -> Answer:
         return Refused(f"{_named(share.guest)} was granted {busy}, which {whose}")
     # What was allocated is free again: for a pod that was taken for another which is gone, or for one that runs, after
     # its kubelet has lost its checkpoint and asks again, for the oldest first.
-    every = (share for share in _shares(known, served=True) if len(share.ids) == question.fresh)
+    every = [share for share in _shares(known, served=True) if len(share.ids) == question.fresh]
     again = _meant(every, question, known)
     unserved = [(share, ids) for share, ids in again if not share.guest.admitted]
     if unserved:
         return _one_of(unserved, [share for share, _ in unserved], question, known)
-    return _given(*again[0], question) if again else _stranger(known, question)
+    if again:
+        return _given(*again[0], question)
+    return _doubtful([share for share in every if not share.guest.admitted], question, known)
 
 
 def judge(known: Known, ids: frozenset[str], last: Chosen | None) -> Answer:
@@ -176,6 +178,27 @@ def _granted(known: Known) -> frozenset[str]:
 
 def _served_of(known: Known, uid: str) -> frozenset[str]:
     return frozenset(uuid for owner, ids in known.served if owner == uid for uuid in ids)
+
+
+def _doubtful(shares: list[Share], question: Question, known: Known) -> Answer:
+    """Of pods that were not let in, and whose GPUs somebody else has: another was taken for them.
+
+    A twin who is gone since leaves what he was granted. A pod for which a stranger was taken gets nothing: it must not
+    be taken for a stranger itself.
+    """
+    if not shares:
+        return _stranger(known, question)
+    there, free = {guest.uid for guest in known.guests}, question.available - question.must
+    for share in shares:
+        for grant in known.grants:
+            if (
+                grant.owner.uid not in there
+                and grant.uuids <= free
+                and alike(awaited_by(share.grant), awaited_by(grant))
+            ):
+                return Chosen(question.must | grant.uuids, share.guest.uid, share.ids)
+    why = f"{_named(shares[0].guest)} was granted {', '.join(sorted(shares[0].ids))}, and may not have got them"
+    return Refused(why)
 
 
 def _named(guest: Guest) -> str:
