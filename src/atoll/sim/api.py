@@ -190,8 +190,11 @@ class FakeCluster:
         if uid not in self.pods:
             return PodGone(uid)
         pod = self.pods[uid]
-        if (node := self.nodes.get(pod.node)) is not None:
-            self.evictions.append((node.name, node.uid, node.boot_id, uid))
+        node = self.nodes.get(pod.node)
+        if node is None:
+            self.drop_pod(uid)  # of a node that is gone nobody ends it; it is collected
+            return PodEvicted(uid)
+        self.evictions.append((node.name, node.uid, node.boot_id, uid))
         self.put_pod(replace(pod, deleting=True))
         return PodEvicted(uid)
 

@@ -16,8 +16,12 @@ class Timeline:
         self._queue: list[tuple[float, int, Call]] = []
 
     def after(self, delay_s: float, call: Call) -> None:
+        self.at(self.now + delay_s, call)
+
+    def at(self, time_s: float, call: Call) -> None:
+        """For what must keep its order: two sums that mean one moment may differ in the last bit."""
         self._serial += 1
-        heapq.heappush(self._queue, (self.now + delay_s, self._serial, call))
+        heapq.heappush(self._queue, (time_s, self._serial, call))
 
     def step(self, until: float) -> bool:
         """Run the next call, if it is due by `until`; else move the time there."""

@@ -166,7 +166,7 @@ class Watch:
         # An event is never before the one that came earlier on the same watch.
         due = self._due[kind] = max(self._due[kind], self._timeline.now + self._rng.uniform(0.0, self._weather.lag_s))
         epoch = self._epoch[kind]
-        self._timeline.after(due - self._timeline.now, lambda: self._hand_over(kind, epoch, event))
+        self._timeline.at(due, lambda: self._hand_over(kind, epoch, event))
 
     def _hand_over(self, kind: Kind, epoch: int, event: Seen | Gone) -> None:
         if self._open and epoch == self._epoch[kind]:
@@ -198,8 +198,8 @@ class Watch:
         if not self._open:
             return
         version, epoch = str(self._cluster.revision), self._epoch[kind]
-        due_s = max(self._due[kind], self._timeline.now) - self._timeline.now
-        self._timeline.after(due_s, lambda: self._reached(kind, version) if epoch == self._epoch[kind] else None)
+        due = max(self._due[kind], self._timeline.now)
+        self._timeline.at(due, lambda: self._reached(kind, version) if epoch == self._epoch[kind] else None)
         self._timeline.after(BOOKMARK_S, lambda: self._bookmark(kind))
 
     def _say(self, kind: Kind, event: Seen | Gone) -> None:
