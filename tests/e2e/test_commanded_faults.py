@@ -37,7 +37,10 @@ from tests.realkube.namespaces import needs_mounts
 pytestmark = [pytest.mark.e2e, needs_mounts]
 
 HEARD_S = 1
-"""A shim has heard of a pod by then."""
+"""A kubelet that stands still has been sent by then what it will read when it goes on."""
+
+AT_ONCE = 4
+ENDS = {"Running", "Failed"}
 
 HOURS_S = 2 * 3600
 OLDER = [sys.executable, str(Path(__file__).parents[1] / "realkube" / "older_agent.py")]
@@ -83,6 +86,28 @@ def test_the_parts_of_a_node_may_start_anew_in_any_order(spot: Spot, order: Sequ
     spot.restarts_with("second", second)
 
 
+def test_of_pods_that_come_into_a_restart_few_fail_and_the_others_get_what_was_granted(spot: Spot) -> None:
+    """A kubelet without devices fails whoever is bound and not let in yet: all that came together, or one at a time."""
+    api, failed = spot.site.atoll.api, 0
+    restarts: list[Fault] = [shim, kubelet, plugin] * 2
+    for n, fault in enumerate(restarts):
+        names = [f"pod-{n}-{k}" for k in range(AT_ONCE)]
+        for name in names:
+            spot.ask(name, 2)
+        fault(spot)
+        for name in names:
+            ended = api.wait_for(f"{pods_in()}/{name}", lambda pod: pod["status"].get("phase") in ENDS, 120)["status"]
+            if ended["phase"] == "Failed":
+                assert ended["reason"] in {"UnexpectedAdmissionError", "TopologyAffinityError"}, ended
+                failed += 1
+            else:
+                spot.site.until_granted(name, spot.site.running(name)[1])
+        fleet.remove_all(api)
+
+    print(f"{spot.name}: {failed} of {len(restarts) * AT_ONCE} pods failed in {len(restarts)} restarts")
+    assert failed <= len(restarts) * (1 if spot.in_turn else AT_ONCE)
+
+
 def test_what_was_decided_starts_while_the_api_is_away(spot: Spot) -> None:
     """The kubelet stands still while a pod is bound, and goes on when nobody can be asked any more."""
     plane = spot.node.plane
@@ -92,15 +117,18 @@ def test_what_was_decided_starts_while_the_api_is_away(spot: Spot) -> None:
     piece.freeze()
     spot.ask("second", 4, automountServiceAccountToken=False)
     granted, uid = spot.site.granted("second"), spot.uid("second")
+    wait_until(lambda: spot.shim.knows(uid, *granted), "the shim to have heard of it", 20)
     time.sleep(HEARD_S)
 
     server.kill()
     piece.thaw()
     running = spot.node.cri.running
-    wait_until(lambda: (uid, "c0") in running(), "the second to run", 60)
-    seen = frozenset(running()[uid, "c0"]["NVIDIA_VISIBLE_DEVICES"].split(","))
-    server.start()
-    server.wait_until(plane.answers)
+    try:
+        wait_until(lambda: (uid, "c0") in running(), "the second to run", 60)
+    finally:
+        seen = frozenset(running().get((uid, "c0"), {}).get("NVIDIA_VISIBLE_DEVICES", "").split(","))
+        server.start()
+        server.wait_until(plane.answers)
 
     assert seen == granted
     spot.until_held(first=first, second=granted)

@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from atoll.adapters.kube.credentials import SERVICE_ACCOUNT
+from atoll.wiring.shim import MEMORY
 from tests.realkube.process import Piece
 from tests.realkube.real_node import RealNode
 
@@ -72,6 +73,12 @@ class RealShim:
         command = ["unshare", "--mount", "sh", "-c", " && ".join(script)]
         self.piece = self.node.plane.run(f"shim-{self.node.name}", command)
         self.piece.wait_until((Path(str(self.node.plugin_folder)) / "kubelet.sock").is_socket)
+
+    def knows(self, *words: str) -> bool:
+        """Whether what it has kept for its next life speaks of all of these."""
+        kept = Path(str(self.node.plugin_folder)) / MEMORY
+        text = kept.read_text() if kept.exists() else ""
+        return all(f'"{word}"' in text for word in words)
 
     def stop(self) -> None:
         self.piece.kill()

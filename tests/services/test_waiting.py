@@ -6,7 +6,7 @@ from itertools import pairwise
 from atoll.core.effects import RewritePod, SetPlaced
 from atoll.core.events import ConfigSeen, InventorySeen, PodGone, PodRewritten, PodSeen, PodWriteFailed
 from atoll.core.facts import Enforcement, NodeConfigObject
-from atoll.services.waiting import MINE_AFTER_S, NUDGE_AFTER_S, TELL_EVERY_S
+from atoll.services.waiting import HELD_EVERY_S, HELD_S, MINE_AFTER_S, NUDGE_AFTER_S, TELL_EVERY_S
 from tests.services.stage import ENFORCED, Stage, gpus, grant, inventory, ledger, node, pod, start
 
 SOON = NUDGE_AFTER_S + 0.1
@@ -343,3 +343,14 @@ def test_a_waiter_with_a_grant_on_a_shadow_node_is_woken_for_another() -> None:
     stage.see(PodGone("x-uid", "20"))
 
     assert "a" in woken(stage.wait(SOON))
+
+
+def test_a_waiter_for_whom_gpus_are_kept_is_woken_when_no_binding_can_be_under_way_any_more() -> None:
+    """Its Binding was lost while its ledger could not be read, and the scheduler was told to wait."""
+    waits = pod("a", placed=("NodeClosed", "its ledger cannot be read"))
+    stage = start(node("n1"), inventory("n1"), pods=[waits], ledgers=[ledger("n1", grant("a", gpus("n1", 0, 1, 2, 3)))])
+
+    assert woken(stage.wait(HELD_EVERY_S)) == []
+    assert woken(stage.wait(HELD_S - 2 * HELD_EVERY_S)) == []
+    assert woken(stage.wait(2 * HELD_EVERY_S)) == ["a"]
+    assert woken(stage.wait(HELD_EVERY_S)) == []

@@ -76,7 +76,9 @@ class Scheduling:
         self._ledgers = Ledgers(self._mirror, self._outbox)
         self._releaser = Releaser(self._mirror, self._outbox, self._is_bound_now)
         self._binder = Binder(self._mirror, self._outbox, _rules(self._court, self._releaser))
-        self._waiting = Waiting(self._mirror, self._outbox, self._releaser.mark, self._court.said, self._fitting)
+        self._waiting = Waiting(
+            self._mirror, self._outbox, self._releaser.mark, self._court.said, self._fitting, self._court.held_on
+        )
         self._violations = Violations(self._mirror, self._outbox)
         self._corrections = Corrections(self._mirror, self._outbox)
         self._ledgers.contributions = [

@@ -27,6 +27,8 @@ TELL_EVERY_S = 5.0
 WIDER_S, WIDER_MAX_S = 2.0, 300.0
 """How long after a change a pod is woken for a node that was not offered here, at first and at most."""
 WIDER_EVERY_S = 1.0
+HELD_S, HELD_EVERY_S = 60.0, 5.0
+"""How long GPUs are kept for a waiting pod before it is woken for them, and how often such pods are looked for."""
 MINE_AFTER_S = 10.0
 """How long an instance that does not lead leaves the waking of pods that it refused to the one that does."""
 IN_FLIGHT = inf
@@ -56,15 +58,17 @@ class Waiting:
         mark: Callable[[PodFacts], str],
         said: Callable[[PodFacts, Candidates], tuple[Code, str] | None],
         fitting: Callable[[Sequence[tuple[PodFacts, Candidates]]], list[PodFacts]],
+        held_on: Callable[[str], str | None],
     ) -> None:
         """
         Args:
             said: code and short text of a refusal, None when the pod fits by now.
             mark: a value for a rewrite of the pod that it never had.
             fitting: those of the given pods that fit together now, each taking what it would get.
+            held_on: the node that keeps GPUs for a pod that is not bound yet.
         """
         self._mirror, self._outbox, self._mark = mirror, outbox, mark
-        self._said, self._fitting = said, fitting
+        self._said, self._fitting, self._held_on = said, fitting, held_on
         self._waiters: dict[str, Waiter] = {}
         self._to_tell: dict[str, None] = {}  # pods whose condition may have to be written
         self._not_before: dict[str, float] = {}  # UID -> when its condition may be looked at again
@@ -72,6 +76,8 @@ class Waiting:
         self._wider: dict[str, tuple[float, float]] = {}  # UID -> not before, and the pause after that
         self._outside: dict[str, None] = {}  # waiters that may fit on a node that was not offered here
         self._wider_at = 0.0  # not before that are they looked at
+        self._held_since: dict[str, float] = {}  # UID of a waiter for whom GPUs are kept
+        self._held_at = 0.0  # not before that are they looked for
         self.leading = False
 
     def __len__(self) -> int:
@@ -142,6 +148,21 @@ class Waiting:
             self._changed_at = None
             self._wake_for_offered(now)
         self._wake_for_others(now)
+        self._wake_held(now)
+
+    def _wake_held(self, now: float) -> None:
+        """Whoever was told to wait, and has GPUs kept for him for longer than any Binding takes, as after a ledger that
+        could not be read for a while: nothing else will make the scheduler ask again."""
+        if now < self._held_at:
+            return
+        self._held_at = now + HELD_EVERY_S
+        told = (pod for pod in self._mirror.pods.values() if pod.placed is not None)
+        held = [pod for pod in told if not (pod.node or pod.gated or holds_nothing(pod)) and self._held_on(pod.uid)]
+        self._held_since = {pod.uid: self._held_since.get(pod.uid, now) for pod in held}
+        for pod in held:
+            if now - self._held_since[pod.uid] >= HELD_S:
+                self._held_since[pod.uid] = now
+                self._outbox.append(self._rewrite(pod))
 
     def _wake_mine(self, now: float) -> None:
         """Of those that were refused here, by what only this instance did not know: the leader sees no change then."""
