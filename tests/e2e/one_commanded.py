@@ -11,6 +11,7 @@ import pytest
 from tests.e2e.commanded_site import CommandedSite, commanded_site
 from tests.e2e.installation import KINDS, Box
 from tests.e2e.observed_site import RESTRICTED
+from tests.e2e.one_node import kill_service
 from tests.realkube import fleet
 from tests.realkube.api import wait_until
 from tests.realkube.fleet import pods_in
@@ -146,10 +147,7 @@ def agent(spot: Spot) -> None:
 
 
 def service(spot: Spot) -> None:
-    serve = spot.site.atoll.serve
-    serve.kill()
-    serve.start()
-    serve.wait_until(spot.site.atoll.ready)
+    kill_service(spot.site)
 
 
 def api_server(spot: Spot) -> None:

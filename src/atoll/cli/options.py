@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from atoll.adapters.kube.names import GPU_RESOURCE
+from atoll.adapters.kube.names import GPU_RESOURCE, NAME_MAX, is_extended_resource, is_object_name
 from atoll.core.errors import quoted
 
 Kubeconfig = Annotated[
@@ -25,24 +25,20 @@ class LogFormat(StrEnum):
     CONSOLE = "console"
 
 
-NAME_MAX = 253
 LABEL_MAX = 63
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-
 IMAGE = re.compile(r"[\w][\w.:/@-]{0,1023}", re.ASCII)
-_OWN_NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
 
 def object_name(given: str) -> str:
     """A name as Kubernetes takes it; refused here, since a path of the API or a file of YAML would take anything."""
-    if len(given) > NAME_MAX or not _NAME.fullmatch(given):
+    if not is_object_name(given):
         raise typer.BadParameter(f"found {quoted(given)}; legal are a-z, 0-9, - and . inside, at most {NAME_MAX}")
     return given
 
 
 def namespace_name(given: str) -> str:
     """A name of a namespace."""
-    if len(given) > LABEL_MAX or "." in given or not _NAME.fullmatch(given):
+    if len(given) > LABEL_MAX or "." in given or not is_object_name(given):
         raise typer.BadParameter(f"found {quoted(given)}; legal are a-z, 0-9 and - inside, at most {LABEL_MAX}")
     return given
 
@@ -50,8 +46,7 @@ def namespace_name(given: str) -> str:
 def resources_of(given: Sequence[str] | None) -> tuple[str, ...]:
     """The names that count as GPUs."""
     for name in given or ():
-        domain, _, own = name.partition("/")
-        if len(domain) > NAME_MAX or not _NAME.fullmatch(domain) or not _OWN_NAME.fullmatch(own):
+        if not is_extended_resource(name):
             raise typer.BadParameter(
                 f"found {quoted(name)}; an extended resource is DOMAIN/NAME, e.g. {GPU_RESOURCE}: the domain of a-z, "
                 f"0-9, - and . inside, at most {NAME_MAX}; the name of letters, digits, -, _ and . inside, at most 63",

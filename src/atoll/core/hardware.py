@@ -73,7 +73,9 @@ def hardware_of(
         (len(mig), "MIG-split"),
         (len(kept_back), "quarantined"),
     )
-    stock = _stock(inventory, config, shape, predict, kept_back=bool(kept_back))
+    hinted = _hinted(inventory, config)
+    stock = _stock(inventory, config, shape, predict, hinted=hinted, kept_back=bool(kept_back))
+    unforeseen = stock.gates if hinted and isinstance(stock, Unpredictable) else ()
     return Hardware(
         node_uid=inventory.node_uid,
         shape=shape,
@@ -89,8 +91,11 @@ def hardware_of(
         boot_id=inventory.boot_id,
         stale=f"its agent could not ask the machine: {inventory.stale}" if inventory.stale else "",
         life=_life(inventory),
-        gates=tuple(_not_commanded(inventory)) if config.mode is NodeMode.COMMAND else (),
-        hinted=_hinted(inventory, config),
+        # What closes every commanded node may be unforeseen as well, and is said once.
+        gates=tuple(dict.fromkeys((*_not_commanded(inventory), *unforeseen)))
+        if config.mode is NodeMode.COMMAND
+        else (),
+        hinted=hinted,
     )
 
 
@@ -122,11 +127,11 @@ def _life(inventory: Inventory) -> str:
 
 
 def _stock(
-    inventory: Inventory, config: NodeConfig, shape: Shape, predict: Predict, *, kept_back: bool
+    inventory: Inventory, config: NodeConfig, shape: Shape, predict: Predict, *, hinted: bool, kept_back: bool
 ) -> OutcomeTable | Unpredictable:
     if inventory.parts is None:
         return NO_AGENT
-    if _hinted(inventory, config):
+    if hinted:
         return predict(setup_of(inventory.topology, inventory.parts, commanded=True))
     if config.mode is not NodeMode.OBSERVE:
         return NOT_ASKED

@@ -102,7 +102,7 @@ def _strays(books: Books) -> Iterator[tuple[Grant, frozenset[str]]]:
     """
     for grant, _ in books.live if books.chosen_there else ():
         got = books.got.get(grant.owner.uid, frozenset()) if grant.enforced and grant.candidates else frozenset()
-        if len(got) == grant.count and got not in map(frozenset, grant.candidates):
+        if len(got) == grant.count and not _foreseen(grant, got):
             yield grant, got
     for grant, got in _differing(books):
         commanded = grant.enforced and grant.node_mode is NodeMode.COMMAND

@@ -60,7 +60,7 @@ def _papers(books: Books, odd: tuple[Owner, ...]) -> tuple[Hardware | None, Code
     elif odd:
         who = f"{odd[0].namespace}/{odd[0].name}"
         closed, note = Code.NODE_CLOSED, f"{who} got other GPUs here than any that were foreseen{_until(books)}"
-    elif books.config.mode is NodeMode.COMMAND and (gates := (*_gates(hardware), *_uncommanded(books))):
+    elif books.config.mode is NodeMode.COMMAND and (gates := (*hardware.gates, *_uncommanded(books))):
         closed, note = Code.NODE_CLOSED, "; ".join(gates)
     elif books.chosen_there and isinstance(hardware.stock, Unpredictable):
         closed, note = Code.NODE_CLOSED, "; ".join(hardware.stock.gates)
@@ -70,12 +70,6 @@ def _papers(books: Books, odd: tuple[Owner, ...]) -> tuple[Hardware | None, Code
     if books.unreadable:
         closed, note = Code.NODE_CLOSED, f"its ledger cannot be read: {books.unreadable}"
     return hardware, closed, note
-
-
-def _gates(hardware: Hardware) -> Iterator[str]:
-    yield from hardware.gates
-    if hardware.hinted and isinstance(hardware.stock, Unpredictable):
-        yield from (gate for gate in hardware.stock.gates if gate not in hardware.gates)
 
 
 def _uncommanded(books: Books) -> Iterator[str]:

@@ -39,48 +39,11 @@ class Kubelet:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CommandedNode:
-    """A node model with a shim that answers in the plugin's place, and keeps its NUMA nodes: whole GPUs, no MIG."""
+class _Node:
+    """A node model: whole GPUs, no replicas, no MIG. What its kubelet asks about is for the others to say."""
 
     kubelet: Kubelet
-    _known: dict[tuple[int, int], Outcomes] = field(default_factory=dict, repr=False)
-
-    @property
-    def aligns(self) -> bool:
-        return self.kubelet.aligns
-
-    def outcomes(self, free: int, count: int) -> Outcomes:
-        """For a pod with one container that asks for `count` GPUs while exactly `free` are free."""
-        key = free, count
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = self._outcomes(free, count)
-        return found
-
-    def _outcomes(self, free: int, count: int) -> Outcomes:
-        found = self.kubelet.takes(free, Asking(count))
-        if found is None:
-            return Outcomes(rejects=True)
-        if isinstance(found, Shortage):
-            return Outcomes(fails=True)
-        if found.question is None:
-            return Outcomes(sets_of(found.draws))
-        # A hint with too few GPUs, of which all are taken before anybody is asked, comes from other providers alone.
-        return Outcomes(asks=True, fails=bool(found.draws), offers=frozenset({found.question.available}))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StockNode:
-    """A node model with NVIDIA's plugin alone: whole GPUs, no replicas, no MIG.
-
-    Attributes:
-        scores: as the allocator may see the links; several where it is not known how it does.
-    """
-
-    kubelet: Kubelet
-    scores: tuple[Scores, ...]
-    policy: AllocationPolicy = AllocationPolicy.BEST_EFFORT
-    _known: dict[tuple[int, int], Outcomes] = field(default_factory=dict, repr=False)
+    _known: dict[tuple[int, int], Outcomes] = field(default_factory=dict, repr=False, kw_only=True)
 
     @property
     def aligns(self) -> bool:
@@ -101,9 +64,35 @@ class StockNode:
             return Outcomes(rejects=True)
         if isinstance(found, Shortage):
             return Outcomes(fails=True)
-        question = found.question
-        if question is None:
+        if found.question is None:
             return Outcomes(sets_of(found.draws))
+        return self._asked(found, found.question)
+
+    def _asked(self, found: Allotment, question: Question) -> Outcomes:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CommandedNode(_Node):
+    """With a shim that answers in the plugin's place, and keeps its NUMA nodes."""
+
+    def _asked(self, found: Allotment, question: Question) -> Outcomes:
+        # A hint with too few GPUs, of which all are taken before anybody is asked, comes from other providers alone.
+        return Outcomes(asks=True, fails=bool(found.draws), offers=frozenset({question.available}))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StockNode(_Node):
+    """With NVIDIA's plugin alone.
+
+    Attributes:
+        scores: as the allocator may see the links; several where it is not known how it does.
+    """
+
+    scores: tuple[Scores, ...]
+    policy: AllocationPolicy = AllocationPolicy.BEST_EFFORT
+
+    def _asked(self, found: Allotment, question: Question) -> Outcomes:
         return reduce(either, (self._answered(found, question, scores) for scores in self.scores))
 
     def _answered(self, found: Allotment, question: Question, scores: Scores) -> Outcomes:

@@ -225,25 +225,6 @@ class Shim:
             for ids in (chosen.share, chosen.ids) if chosen.owner else ():  # the ledger may come to say either
                 self._book.served[chosen.owner, ids] = None
 
-    def _keep(self) -> Iterator[Keep]:
-        if self._node is None or self._config is None:
-            return
-        book = self._book
-        memory = Memory(self._node, self._config, book.record, book.guests, book.version, tuple(book.served))
-        if memory != self._kept:
-            self._kept = memory
-            yield Keep(memory)
-
-    def _unknown(self, resources: frozenset[str], now: float) -> Iterator[Note]:
-        """Say again and again why the node offers none of its GPUs."""
-        if resources and (self._told_unknown is None or now - self._told_unknown >= UNKNOWN_S):
-            self._told_unknown = now
-            missing = "the Node of this name" if self._node is None else "the GPUNodeConfigs"
-            why = (
-                f"{', '.join(sorted(resources))}: the kubelet is not shown any, for the API has not told {missing} yet"
-            )
-            yield Note("not_passed_on", why)
-
     # What it wants.
 
     def _wanted(self, now: float) -> Iterator[ShimEffect]:
@@ -269,3 +250,22 @@ class Shim:
         if self._lease.start(now):
             self._said = lease
             yield lease
+
+    def _keep(self) -> Iterator[Keep]:
+        if self._node is None or self._config is None:
+            return
+        book = self._book
+        memory = Memory(self._node, self._config, book.record, book.guests, book.version, tuple(book.served))
+        if memory != self._kept:
+            self._kept = memory
+            yield Keep(memory)
+
+    def _unknown(self, resources: frozenset[str], now: float) -> Iterator[Note]:
+        """Say again and again why the node offers none of its GPUs."""
+        if resources and (self._told_unknown is None or now - self._told_unknown >= UNKNOWN_S):
+            self._told_unknown = now
+            missing = "the Node of this name" if self._node is None else "the GPUNodeConfigs"
+            why = (
+                f"{', '.join(sorted(resources))}: the kubelet is not shown any, for the API has not told {missing} yet"
+            )
+            yield Note("not_passed_on", why)

@@ -157,7 +157,7 @@ class Waiting:
             return
         self._held_at = now + HELD_EVERY_S
         told = (pod for pod in self._mirror.pods.values() if pod.placed is not None)
-        held = [pod for pod in told if not (pod.node or pod.gated or holds_nothing(pod)) and self._held_on(pod.uid)]
+        held = [pod for pod in told if _is_pending(pod) and self._held_on(pod.uid)]
         self._held_since = {pod.uid: self._held_since.get(pod.uid, now) for pod in held}
         for pod in held:
             if now - self._held_since[pod.uid] >= HELD_S:
@@ -210,7 +210,7 @@ class Waiting:
         return RewritePod(pod.uid, pod.namespace, pod.name, self._mark(pod))
 
     def _waits(self, pod: PodFacts) -> bool:
-        if pod.node or pod.gated or holds_nothing(pod):
+        if not _is_pending(pod):
             return False
         waiter = self._waiters.get(pod.uid)
         if waiter is None:
@@ -238,6 +238,11 @@ class Waiting:
             return None
         code, why = said
         return SetPlaced(pod.uid, pod.namespace, pod.name, placed=False, reason=code, message=why)
+
+
+def _is_pending(pod: PodFacts) -> bool:
+    """Whether the scheduler has still to find it a node."""
+    return not (pod.node or pod.gated or holds_nothing(pod))
 
 
 def _age(pod: PodFacts) -> tuple[str, str, str, str]:

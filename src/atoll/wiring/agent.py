@@ -7,7 +7,7 @@ from pathlib import Path
 import structlog
 
 from atoll.adapters.kube.client import KubeClient
-from atoll.adapters.kube.credentials import access_from
+from atoll.adapters.kube.credentials import SERVICE_ACCOUNT, access_from
 from atoll.adapters.kube.own.api import KubeNodeApi
 from atoll.adapters.node.configz import Configz
 from atoll.adapters.node.devices import PodDevices
@@ -19,7 +19,6 @@ from atoll.services.agent_shell import AgentShell
 from atoll.wiring.running import MonotonicClock, stop_asked_for, until_stopped
 
 CONNECTIONS = 8
-SERVICE_ACCOUNT_CA = Path("/var/run/secrets/kubernetes.io/serviceaccount/ca.crt")
 CGROUPS = Path("sys/fs/cgroup")
 OWN_CERTIFICATE = Path("pki/kubelet.crt")
 """Where a kubelet that nobody signs a certificate for leaves the one that it made itself."""
@@ -55,7 +54,7 @@ async def run_agent(settings: AgentSettings) -> None:
     """
     stop = stop_asked_for()
     access = access_from(settings.kubeconfig)
-    trusted = (SERVICE_ACCOUNT_CA, settings.kubelet_dir / OWN_CERTIFICATE)
+    trusted = (SERVICE_ACCOUNT / "ca.crt", settings.kubelet_dir / OWN_CERTIFICATE)
     async with KubeClient(access, connections=CONNECTIONS) as client:
         me = f"{settings.node}_{socket.gethostname()}"
         shell = AgentShell(

@@ -6,7 +6,6 @@ counts.
 """
 
 import asyncio
-import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +16,10 @@ from atoll.adapters.device_plugin import messages
 from atoll.adapters.device_plugin.messages import PLUGIN, Registration
 from atoll.adapters.device_plugin.sockets import KUBELET_SOCKET, SocketError, channel, method, said, trusted, within
 from atoll.adapters.formats.kubelet.protobuf import Malformed
+from atoll.adapters.kube.names import is_extended_resource
 from atoll.core.shim.effects import Note
 from atoll.core.shim.events import PluginDown, PluginEvent, PluginListed, PluginUp
 from atoll.core.shim.values import PluginOptions
-
-_RESOURCE = re.compile(r"[a-z0-9][-a-z0-9.]{0,252}/[A-Za-z0-9][-A-Za-z0-9_.]{0,62}", re.ASCII)
 
 CONNECT_S = 10.0
 CALL_S = 30.0
@@ -62,7 +60,7 @@ class Upstreams:
         """A plugin makes itself known. Returns why it is not taken, "" = it is."""
         if registration.version != messages.VERSION:
             return f"version {registration.version[:20]!r} is not spoken here, only {messages.VERSION}"
-        if not _RESOURCE.fullmatch(registration.resource):
+        if not is_extended_resource(registration.resource):
             return f"{registration.resource[:80]!r} is no name of an extended resource"
         if registration.endpoint == KUBELET_SOCKET:
             return f"{KUBELET_SOCKET} is the socket that was asked, and no plugin's"

@@ -1,5 +1,6 @@
 """Names on the API server: our group and kinds, annotations, and the paths of everything that Atoll touches."""
 
+import re
 from urllib.parse import quote
 
 GROUP = "atoll.dev"
@@ -74,3 +75,19 @@ def shim_lease(node: str) -> str:
 def _segment(name: str) -> str:
     # Names reach us in requests of others, too: one name must stay one path segment.
     return quote(name, safe="")
+
+
+NAME_MAX = 253
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_OWN_NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+
+
+def is_object_name(name: str) -> bool:
+    """Whether Kubernetes takes it for a name of an object."""
+    return len(name) <= NAME_MAX and _NAME.fullmatch(name) is not None
+
+
+def is_extended_resource(name: str) -> bool:
+    """Whether it is DOMAIN/NAME."""
+    domain, _, own = name.partition("/")
+    return is_object_name(domain) and _OWN_NAME.fullmatch(own) is not None
