@@ -9,6 +9,8 @@ BIN := .venv/bin
 # Every test worker and every program that tests start would compile the whole project anew.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest
+# What tests of real parts wait for is mostly not the processor: two modules of them at a time take half as long.
+TWO_AT_A_TIME := -n 2 --dist loadgroup
 
 # The share of its examples that each property gets in `make check`; `make test` takes all.
 CHECK_EXAMPLES_PERCENT ?= 7
@@ -33,12 +35,12 @@ demo: venv  ## the real services on a simulated cluster, in seconds, with no Kub
 
 check: static libraries  ## under a minute: format, lint, types, layers, every test that needs no cluster, no browser, no given data and no mutants
 	@ATOLL_EXAMPLES_PERCENT=$(CHECK_EXAMPLES_PERCENT) ATOLL_SIM_SEEDS=$(CHECK_SIM_SEEDS) \
-		$(PYTEST) -n 2 --dist loadgroup -m "not e2e and not browser and not limits" \
+		$(PYTEST) $(TWO_AT_A_TIME) -m "not e2e and not browser and not limits" \
 		--ignore=tests/corpus --ignore=tests/vectors --ignore=tests/fuzz --ignore=tests/e2e
 
 # One pytest run over everything, so that its closing line counts everything.
 test: static libraries realkube chromium  ## check + vectors + corpus + browser + large files + samples of sim and fuzz + e2e; within 60 minutes on 2 cores
-	@ATOLL_SIM_SEEDS=$(TEST_SIM_SEEDS) ATOLL_FUZZ_CASES=$(TEST_FUZZ_CASES) $(PYTEST)
+	@ATOLL_SIM_SEEDS=$(TEST_SIM_SEEDS) ATOLL_FUZZ_CASES=$(TEST_FUZZ_CASES) $(PYTEST) $(TWO_AT_A_TIME)
 
 static: venv
 	@$(BIN)/ruff format --check --quiet . && echo "format: clean"
@@ -47,14 +49,14 @@ static: venv
 	@$(BIN)/lint-imports --no-logo --no-cache
 
 e2e: venv libraries realkube  ## the tests on a real etcd, kube-apiserver, kube-controller-manager and kube-scheduler
-	@$(PYTEST) -m e2e
+	@$(PYTEST) $(TWO_AT_A_TIME) -m e2e
 
 e2e-versions: venv libraries  ## the acceptance cases, and what Atoll takes for granted, on KUBERNETES_VERSIONS; 5 minutes each, and 7 to build
 	@for minor in $(KUBERNETES_VERSIONS); do \
 		export ATOLL_KUBERNETES=$$minor; \
 		bash tests/realkube/build.sh; \
 		echo "Kubernetes $$minor:"; \
-		$(PYTEST) $(VERSIONS_TESTS:%=tests/e2e/test_%.py) -k "not over_hundreds_of_pods"; \
+		$(PYTEST) $(TWO_AT_A_TIME) $(VERSIONS_TESTS:%=tests/e2e/test_%.py) -k "not over_hundreds_of_pods"; \
 	done
 
 fuzz: venv  ## FUZZ_CASES mutated valid inputs for each parser, on all cores; or the one given as CASE=lspci:4711

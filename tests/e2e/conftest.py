@@ -1,12 +1,42 @@
-"""One control plane with Atoll per test module: starting both takes seconds."""
+"""One control plane with Atoll per test module: starting both takes seconds. A module's tests stay with one worker."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Generator, Iterator
 
 import pytest
 
 from tests.e2e.installation import Installation
 from tests.realkube import fleet
 from tests.realkube.harness import ControlPlane
+
+LOST = 4
+"""So many tests of a module may fail before the others are not tried: whatever they share is broken, and each would
+wait its time."""
+
+_failed: Counter[str] = Counter()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.startswith("tests/e2e/"):
+            item.add_marker(pytest.mark.xdist_group(_module(item)))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if _failed[_module(item)] >= LOST:
+        pytest.fail(f"not tried: {LOST} tests of this module failed before it", pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    _failed[_module(item)] += report.failed
+    return report
+
+
+def _module(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
 
 
 @pytest.fixture(scope="module")

@@ -109,7 +109,10 @@ def test_of_pods_that_come_into_a_restart_few_fail_and_the_others_get_what_was_g
 
 
 def test_what_was_decided_starts_while_the_api_is_away(spot: Spot) -> None:
-    """The kubelet stands still while a pod is bound, and goes on when nobody can be asked any more."""
+    """The kubelet stands still while a pod is bound, and goes on when nobody answers any more.
+
+    The server hangs. One that died would have the kubelet close its connection before it reads what was sent by then.
+    """
     plane = spot.node.plane
     server, piece = plane.pieces["kube-apiserver"], plane.pieces[f"kubelet-{spot.name}"]
     first = spot.runs("first", 2)
@@ -120,14 +123,14 @@ def test_what_was_decided_starts_while_the_api_is_away(spot: Spot) -> None:
     wait_until(lambda: spot.shim.knows(uid, *granted), "the shim to have heard of it", 20)
     time.sleep(HEARD_S)
 
-    server.kill()
+    server.freeze()
     piece.thaw()
     running = spot.node.cri.running
     try:
         wait_until(lambda: (uid, "c0") in running(), "the second to run", 60)
     finally:
         seen = frozenset(running().get((uid, "c0"), {}).get("NVIDIA_VISIBLE_DEVICES", "").split(","))
-        server.start()
+        server.thaw()
         server.wait_until(plane.answers)
 
     assert seen == granted

@@ -25,6 +25,8 @@ Json = dict[str, Any]
 T = TypeVar("T")
 R = TypeVar("R")
 TRIES = 10
+PATIENCE = 4
+"""By how much a wait may be longer than what it takes on a quiet machine. Whoever waits in vain fails all the same."""
 PATCH_TYPES = {
     "merge": "application/merge-patch+json",
     "json": "application/json-patch+json",
@@ -217,7 +219,12 @@ class Api:
 def wait_until(
     reached: Callable[[], bool], what: str, timeout_s: float = 30, state: Callable[[], str] = lambda: ""
 ) -> None:
-    """Poll until `reached`; after the time, an AssertionError says what was waited for and the `state` found."""
+    """Poll until `reached`; in the end an AssertionError says what was waited for and the `state` found.
+
+    Args:
+        timeout_s: what it takes on a quiet machine at the most.
+    """
+    timeout_s *= PATIENCE
     deadline = time.monotonic() + timeout_s
     while not reached():
         if time.monotonic() > deadline:

@@ -28,6 +28,7 @@ from tests.realkube.credentials import Authority, kubeconfig, new_key, private_p
 from tests.realkube.process import Piece
 
 LOOPBACK = "127.0.0.1"
+_WORKERS = 16
 _SILENT_NODES_ARE_FINE = ["-node-lifecycle-controller", "-taint-eviction-controller"]
 _RUNNING: list["ControlPlane"] = []
 
@@ -298,10 +299,11 @@ def free_port() -> int:
     """Return a loopback port that nobody listens on.
 
     It lies below the range the kernel gives to outgoing connections, so that none of the cluster's own can
-    take it between this answer and its use.
+    take it between this answer and its use; and no two workers of one test run share a port.
     """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _WORKERS
     while True:
-        port = random.randrange(20000, 32000)
+        port = random.randrange(20000 + worker, 32000, _WORKERS)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind((LOOPBACK, port))
             return port

@@ -72,7 +72,7 @@ class Piece:
                 start_new_session=True,
             )
 
-    def wait_until(self, ready: Callable[[], bool], timeout_s: float = 60) -> None:
+    def wait_until(self, ready: Callable[[], bool], timeout_s: float = 240) -> None:
         """Poll `ready` until it is true; fail with the log if the program dies or the time is over."""
         deadline = time.monotonic() + timeout_s
         while not ready():
