@@ -10,7 +10,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest
 # What tests of real parts wait for is mostly not the processor: two modules of them at a time take half as long.
-TWO_AT_A_TIME := -n 2 --dist loadgroup
+TWO_AT_A_TIME := -n 2 --dist loadfile
 
 # The share of its examples that each property gets in `make check`; `make test` takes all.
 CHECK_EXAMPLES_PERCENT ?= 7

@@ -1,4 +1,4 @@
-"""One control plane with Atoll per test module: starting both takes seconds. A module's tests stay with one worker."""
+"""One control plane with Atoll per test module: starting both takes seconds."""
 
 from collections import Counter
 from collections.abc import Generator, Iterator
@@ -14,13 +14,6 @@ LOST = 4
 wait its time."""
 
 _failed: Counter[str] = Counter()
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.nodeid.startswith("tests/e2e/"):
-            item.add_marker(pytest.mark.xdist_group(_module(item)))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -14,9 +14,6 @@ from pathlib import Path
 
 import pytest
 
-# In one process, which parses every file once.
-pytestmark = pytest.mark.xdist_group("tidy")
-
 PROJECT = Path(__file__).resolve().parents[2]
 SOURCE = PROJECT / "src"
 LINES_MAX = 500
