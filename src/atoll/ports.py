@@ -128,3 +128,11 @@ class Clock(Protocol):
     """Monotonic time, in seconds."""
 
     def now(self) -> float: ...
+
+
+class CivilClock(Clock, Protocol):
+    """One that can be compared with what others say."""
+
+    def utc(self) -> float:
+        """Seconds since 1970."""
+        ...

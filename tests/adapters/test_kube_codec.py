@@ -12,11 +12,12 @@ from atoll.adapters.kube import wire, wire_atoll
 from atoll.adapters.kube.codec import ANNOTATION_MAX, asks_for_gpus, node_facts, pod_facts, quantity
 from atoll.adapters.kube.codec_inventory import config_of, gpu_node_json, inventory_of
 from atoll.adapters.kube.codec_ledger import allocation_json, digest, ledger_json, record_of
-from atoll.core.facts import Enforcement, Inventory, NamedPartition, NodeFacts, Requirement, Source
+from atoll.core.facts import Enforcement, Inventory, NamedPartition, NodeFacts, Source
 from atoll.core.ledger import ContainerGrant, Grant, LedgerRecord, Lost, NodeMode, Occupant, Owner, Part
 from atoll.core.lifecycle import State
 from atoll.core.request import ContainerAsk, ContainerKind, Policy, ServiceClass
 from atoll.core.scope import Scope
+from atoll.core.selector import Requirement
 from atoll.core.topology import Device, Health, LinkKind, Nic, NodeTopology, PairLink, PcieLink
 
 GPU = ("nvidia.com/gpu",)

@@ -50,10 +50,15 @@ def schemas_within(node: Any) -> list[Json]:
     return found
 
 
-def test_the_printed_crds_are_the_three_kinds():
+def test_the_printed_crds_are_the_four_kinds():
     crds = printed("crds")
 
-    assert [crd["spec"]["names"]["kind"] for crd in crds] == ["GPULedger", "GPUNodeConfig", "GPUNode"]
+    assert [crd["spec"]["names"]["kind"] for crd in crds] == [
+        "GPULedger",
+        "GPUNodeConfig",
+        "GPUNode",
+        "PlacementPolicy",
+    ]
     assert {crd["kind"] for crd in crds} == {"CustomResourceDefinition"}
     assert all(crd["spec"]["scope"] == "Cluster" for crd in crds)
 

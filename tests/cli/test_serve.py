@@ -132,7 +132,10 @@ def test_without_an_api_server_it_stands_unready_and_says_what_is_missing(tmp_pa
         assert get(tmp_path, port, "/healthz") == (200, "ok\n")
         assert get(tmp_path, port, "/readyz") == (
             503,
-            "not ready: not listed yet: nodes, pods, gpunodes, gpunodeconfigs, gpuledgers, leases\n",
+            (
+                "not ready: not listed yet: nodes, pods, gpunodes, gpunodeconfigs, gpuledgers, leases, namespaces, "
+                "placementpolicies\n"
+            ),
         )
         assert get(tmp_path, port, "/metrics")[0] == 403
 

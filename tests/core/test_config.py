@@ -3,8 +3,9 @@
 import pytest
 
 from atoll.core.config import DEFAULT_CONFIG, config_of
-from atoll.core.facts import Enforcement, NamedPartition, NodeConfigObject, NodeFacts, Requirement
+from atoll.core.facts import Enforcement, NamedPartition, NodeConfigObject, NodeFacts
 from atoll.core.ledger import NodeMode
+from atoll.core.selector import Requirement
 
 NODE = NodeFacts("n1", "uid-1", 8, 8, labels=(("pool", "train"), ("zone", "a")))
 

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from atoll.core.asking import BUILT_IN
 from atoll.core.effects import Effect, Report, WriteLedger
 from atoll.core.events import (
     AgentSeen,
@@ -28,6 +27,7 @@ from atoll.core.ledger import Grant, NodeMode
 from atoll.core.reasons import Code
 from atoll.core.request import ContainerAsk, PodAsk
 from atoll.services.deciding import Court
+from atoll.services.requests import Requests
 from atoll.services.scheduling import Scheduling
 from atoll.sim.machines import machine
 from tests.core.nodes import wish
@@ -96,6 +96,6 @@ class Site:
     def grant(self, waiting: PodFacts) -> Grant:
         """What would be recorded for the pod."""
         mirror = self.service.mirror
-        found = Court(mirror, BUILT_IN).grant(waiting, wish(2), "n1", mirror.record("n1"))
+        found = Court(mirror, Requests([])).grant(waiting, wish(2), "n1", mirror.record("n1"))
         assert isinstance(found, Grant), found
         return found

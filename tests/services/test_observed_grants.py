@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from atoll.core.asking import BUILT_IN
 from atoll.core.events import ConfigSeen, InventorySeen, LedgerSeen, NodeSeen, PodSeen
 from atoll.core.facts import (
     Enforcement,
@@ -21,6 +20,7 @@ from atoll.core.request import ContainerAsk, PodAsk
 from atoll.core.topology import Health
 from atoll.services.deciding import Court
 from atoll.services.mirror import Mirror
+from atoll.services.requests import Requests
 from atoll.sim.machines import machine
 from tests.core.nodes import wish
 
@@ -41,7 +41,7 @@ class Site:
 
     def __init__(self) -> None:
         self.mirror = Mirror()
-        self.court = Court(self.mirror, BUILT_IN)
+        self.court = Court(self.mirror, Requests([]))
         self.mirror.apply(NodeSeen(NodeFacts("n1", "uid-1", 8, 8)))
         self.mode(NodeMode.OBSERVE)
         self.tell()

@@ -25,6 +25,9 @@ class StandingClock:
     def now(self) -> float:
         return 0.0
 
+    def utc(self) -> float:
+        return 0.0
+
 
 class Unanswering(FakeClusterApi):
     """The watches work; whatever is asked is never answered."""

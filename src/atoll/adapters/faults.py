@@ -13,7 +13,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import isfinite
 
-from atoll.core.effects import ApiEffect, EvictPod, PostBinding, ReadLedger, ReadPod, RewritePod, SetPlaced, WriteLedger
+from atoll.core.effects import (
+    ApiEffect,
+    EvictPod,
+    PostBinding,
+    ReadLedger,
+    ReadPod,
+    RewritePod,
+    SetPlaced,
+    TellPolicy,
+    WriteLedger,
+)
 from atoll.core.errors import AtollError, quoted
 from atoll.core.events import (
     BindingAccepted,
@@ -200,7 +210,7 @@ class FaultyApi:
                 return (Point.BEFORE_POD_READ,), (), ()
             case RewritePod():
                 return (Point.WHILE_NUDGING,), (), (Point.AFTER_NUDGING,)
-            case EvictPod():
+            case EvictPod() | TellPolicy():
                 return (), (), ()
             case SetPlaced():
                 return (Point.WHILE_SETTING_PLACED,), (), (Point.AFTER_SETTING_PLACED,)

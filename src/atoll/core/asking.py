@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 from atoll.core.errors import quoted
+from atoll.core.placement_policy import Setting
 from atoll.core.request import CONTAINERS_MAX, ContainerAsk, GpuRequest, InvalidRequest, PodAsk, Policy, ServiceClass
 from atoll.core.scope import DEFAULT_SCOPES, Scope
 
@@ -26,34 +27,49 @@ VALUE_MAX = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Defaults:
-    """What holds for pods that do not say: `restricted_from` GPUs and more are Restricted, fewer are Preferred."""
+class Terms:
+    """What holds for a pod, as far as it does not say, or may not.
+
+    Attributes:
+        restricted_from: without a policy, so many GPUs and more are Restricted, fewer are Preferred.
+        policy, partition, service_class: None = nothing is said.
+        degrade_after_s: how long a Preferred pod waits for a whole domain first.
+        fixed: what a pod may not say otherwise.
+        source: whose terms these are, for people.
+    """
 
     restricted_from: int = 4
     scopes: tuple[Scope, ...] = DEFAULT_SCOPES
+    policy: Policy | None = None
+    partition: str | None = None
+    per_container: bool = False
+    service_class: ServiceClass | None = None
+    degrade_after_s: int = 0
+    fixed: frozenset[Setting] = frozenset()
+    source: str = ""
 
 
-BUILT_IN = Defaults()
+BUILT_IN = Terms()
 
 
-def request_of(ask: PodAsk, defaults: Defaults = BUILT_IN) -> GpuRequest | InvalidRequest | None:
+def request_of(ask: PodAsk, terms: Terms = BUILT_IN) -> GpuRequest | InvalidRequest | None:
     """What the pod asks for; None when it asks for no GPU."""
     containers = tuple(container for container in ask.containers if container.gpus > 0)
     if not containers:
         return None
     if len(containers) > CONTAINERS_MAX:
         return InvalidRequest(f"{len(containers)} containers ask for GPUs, at most {CONTAINERS_MAX} can; join some")
-    found = _remembered(containers, tuple(ask.annotations.items()), defaults)
+    found = _remembered(containers, tuple(ask.annotations.items()), terms)
     return replace(found, other_devices=True) if ask.other_devices and isinstance(found, GpuRequest) else found
 
 
 @lru_cache(maxsize=512)
 def _remembered(
-    containers: tuple[ContainerAsk, ...], words: tuple[tuple[str, str], ...], defaults: Defaults
+    containers: tuple[ContainerAsk, ...], words: tuple[tuple[str, str], ...], terms: Terms
 ) -> GpuRequest | InvalidRequest:
     """Pods come in series that say the same, and filter asks about each several times."""
     try:
-        return _request(PodAsk(containers, dict(words)), defaults)
+        return _request(PodAsk(containers, dict(words)), terms)
     except _WrongValueError as wrong:
         return InvalidRequest(str(wrong))
 
@@ -62,40 +78,103 @@ class _WrongValueError(Exception):
     """Leaves the reading of annotations at the first wrong one; never leaves this module."""
 
 
-def _request(ask: PodAsk, defaults: Defaults) -> GpuRequest:
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """The pod's own words; None = it does not say."""
+
+    policy: Policy | None
+    scopes: tuple[Scope, ...] | None
+    partition: str | None
+    per_container: bool | None
+    service_class: ServiceClass | None
+
+
+def _request(ask: PodAsk, terms: Terms) -> GpuRequest:
     words = _Words(ask.annotations)
     policy = words.member(POLICY, Policy)
     service_class = words.member(SERVICE_CLASS, ServiceClass)
     per_container = words.flag(PER_CONTAINER)
     scopes = words.scopes(SCOPE)
-    partition = words.text(PARTITION)
-    if partition is not None and scopes not in (None, (Scope.PARTITION,)):
-        raise _WrongValueError(
-            f"{PARTITION} implies {SCOPE} Partition, found {quoted(ask.annotations[SCOPE])}; drop one of the two"
-        )
-    if service_class is ServiceClass.LATENCY and policy is Policy.PREFERRED:
-        raise _WrongValueError(
-            f"{SERVICE_CLASS} latency means {POLICY} Restricted, found Preferred; drop one of the two"
-        )
+    said = _Said(policy, scopes, words.text(PARTITION), per_container, service_class)
+    _hold_to(said, terms)
+    scopes, partition = _where(said, terms)
+    policy = _how(said, terms)
+    service_class = service_class or terms.service_class
+    each = terms.per_container if per_container is None else per_container
 
     def policy_for(gpus: int) -> Policy:
         if policy is not None:
             return policy
-        strict = gpus >= defaults.restricted_from or service_class is ServiceClass.LATENCY
-        return Policy.RESTRICTED if strict else Policy.PREFERRED
+        return Policy.RESTRICTED if gpus >= terms.restricted_from else Policy.PREFERRED
 
-    if partition is not None:
-        scopes = (Scope.PARTITION,)
     request = GpuRequest(
         containers=ask.containers,
         policy=Policy.RESTRICTED,
-        scopes=scopes or defaults.scopes,
+        scopes=scopes,
         partition=partition,
-        per_container=per_container,
-        container_policies=tuple(policy_for(container.gpus) for container in ask.containers) if per_container else (),
+        per_container=each,
+        container_policies=tuple(policy_for(container.gpus) for container in ask.containers) if each else (),
         service_class=service_class,
     )
-    return replace(request, policy=policy_for(request.gpus))
+    request = replace(request, policy=policy_for(request.gpus))
+    preferred = Policy.PREFERRED in (request.container_policies or (request.policy,))
+    return replace(request, degrade_after_s=terms.degrade_after_s) if preferred else request
+
+
+def _hold_to(said: _Said, terms: Terms) -> None:
+    """Refuse what the pod says otherwise than its terms fix it."""
+    fixed = terms.fixed
+    if terms.partition is not None and Setting.PARTITION in fixed:
+        fixed |= {Setting.SCOPE}
+    for setting, key, found, wanted in (
+        (Setting.POLICY, POLICY, said.policy, terms.policy),
+        (Setting.SCOPE, SCOPE, said.scopes, (Scope.PARTITION,) if terms.partition else terms.scopes),
+        (Setting.PARTITION, PARTITION, said.partition, terms.partition),
+        (Setting.PER_CONTAINER, PER_CONTAINER, said.per_container, terms.per_container),
+        (Setting.SERVICE_CLASS, SERVICE_CLASS, said.service_class, terms.service_class),
+    ):
+        if setting in fixed and found not in (None, wanted):
+            fixes = "leaves that to nobody" if wanted is None else f"fixes it to {_word(wanted)}"
+            raise _WrongValueError(f"{key}: found {quoted(_word(found))}; {terms.source} {fixes}; drop the annotation")
+
+
+def _where(said: _Said, terms: Terms) -> tuple[tuple[Scope, ...], str | None]:
+    """Scopes and partition. A pod that names a scope wants no partition that was meant for those that do not say."""
+    if said.partition is not None and said.scopes not in (None, (Scope.PARTITION,)):
+        found = quoted(_word(said.scopes))
+        raise _WrongValueError(f"{PARTITION} implies {SCOPE} Partition, found {found}; drop one of the two")
+    partition = said.partition
+    if partition is None and said.scopes in (None, (Scope.PARTITION,)):
+        partition = terms.partition
+    if partition is not None:
+        return (Scope.PARTITION,), partition
+    return said.scopes or terms.scopes, None
+
+
+def _how(said: _Said, terms: Terms) -> Policy | None:
+    """The policy, None where the size decides. Class latency means Restricted, whoever names it; a pod that names it is
+    nearer to itself than terms that speak of the policy alone."""
+    latency = ServiceClass.LATENCY
+    if latency is not (said.service_class or terms.service_class):
+        return said.policy or terms.policy
+    if said.policy is Policy.PREFERRED:
+        whose = "" if said.service_class else f", which {terms.source} sets,"
+        raise _WrongValueError(
+            f"{SERVICE_CLASS} latency{whose} means {POLICY} Restricted, found Preferred; drop one of the two"
+        )
+    if said.policy is None and terms.policy is Policy.PREFERRED and Setting.POLICY in terms.fixed:
+        raise _WrongValueError(
+            f"{SERVICE_CLASS} latency means {POLICY} Restricted, and {terms.source} fixes it to Preferred; "
+            "ask for another class"
+        )
+    return Policy.RESTRICTED
+
+
+def _word(value: object) -> str:
+    """As an annotation has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
 _Word = TypeVar("_Word", bound=StrEnum)
@@ -121,11 +200,11 @@ class _Words:
         value = self.text(key)
         return None if value is None else _member(key, value, words)
 
-    def flag(self, key: str) -> bool:
+    def flag(self, key: str) -> bool | None:
         value = self.text(key)
         if value not in (None, "true", "false"):
             raise _WrongValueError(f'{key}: found {quoted(value or "")}; legal are "true", "false"')
-        return value == "true"
+        return None if value is None else value == "true"
 
     def scopes(self, key: str) -> tuple[Scope, ...] | None:
         value = self.text(key)

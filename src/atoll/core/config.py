@@ -7,7 +7,8 @@ merged in the order of their names: a field that a later one sets replaces that 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 
-from atoll.core.facts import NodeConfig, NodeConfigObject, NodeFacts, Requirement
+from atoll.core.facts import NodeConfig, NodeConfigObject, NodeFacts
+from atoll.core.selector import unmet
 
 DEFAULT_CONFIG = NodeConfig()
 MERGED_FIELDS = tuple(field.name for field in fields(NodeConfig))
@@ -29,21 +30,5 @@ def config_of(node: NodeFacts, objects: Iterable[NodeConfigObject]) -> NodeConfi
 def _holds(declared: NodeConfigObject, node: str, labels: Mapping[str, str]) -> bool:
     if not declared.selector and not declared.node_names:
         return True
-    selected = bool(declared.selector) and all(_meets(term, labels) for term in declared.selector or ())
+    selected = bool(declared.selector) and unmet(declared.selector or (), labels) is None
     return selected or node in declared.node_names
-
-
-def _meets(term: Requirement, labels: Mapping[str, str]) -> bool:
-    """One term, as Kubernetes reads it: NotIn also holds where the key is absent."""
-    match term.operator:
-        case "In":
-            return labels.get(term.key) in term.values
-        case "NotIn":
-            return labels.get(term.key) not in term.values
-        case "Exists":
-            return term.key in labels
-        case "DoesNotExist":
-            return term.key not in labels
-        case _:
-            # An operator that nobody knows selects nothing: a switch that is not understood must not be thrown.
-            return False

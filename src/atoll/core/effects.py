@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from atoll.core.ledger import Grant, LedgerRecord
+from atoll.core.placement_policy import PolicyStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,15 @@ class SetPlaced:
 
 
 @dataclass(frozen=True, slots=True)
+class TellPolicy:
+    """Write the status of a `PlacementPolicy`, with the UID as precondition. -> PolicyTold"""
+
+    name: str
+    uid: str
+    status: PolicyStatus
+
+
+@dataclass(frozen=True, slots=True)
 class AnswerBind:
     """Answer the caller of this attempt; "" means bound."""
 
@@ -92,5 +102,5 @@ class Report:
     detail: str = ""
 
 
-ApiEffect = WriteLedger | ReadLedger | PostBinding | ReadPod | RewritePod | EvictPod | SetPlaced
+ApiEffect = WriteLedger | ReadLedger | PostBinding | ReadPod | RewritePod | EvictPod | SetPlaced | TellPolicy
 Effect = ApiEffect | AnswerBind | Report

@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from atoll.core.facts import Hints, Inventory, NodeConfigObject, NodeFacts, PodFacts
+from atoll.core.facts import Hints, Inventory, Labels, NodeConfigObject, NodeFacts, PodFacts
 from atoll.core.ledger import LedgerRecord
+from atoll.core.placement_policy import PolicyObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,29 @@ class ShimGone:
     node: str
 
 
+@dataclass(frozen=True, slots=True)
+class NamespaceSeen:
+    """A namespace and its labels, sorted."""
+
+    name: str
+    labels: Labels
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceGone:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySeen:
+    policy: PolicyObject
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyGone:
+    name: str
+
+
 class Kind(StrEnum):
     """The resources that are watched; `Synced` names one."""
 
@@ -122,6 +146,8 @@ class Kind(StrEnum):
     CONFIGS = "gpunodeconfigs"
     LEDGERS = "gpuledgers"
     AGENTS = "leases"
+    NAMESPACES = "namespaces"
+    POLICIES = "placementpolicies"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +196,12 @@ class LeadershipChanged:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed; retries and nudges that are due may go out."""
+    """Time has passed; retries and nudges that are due may go out.
+
+    Attributes: utc_s: seconds since 1970, 0.0 = not told.
+    """
+
+    utc_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +287,14 @@ class PodNotEvicted:
 
 
 @dataclass(frozen=True, slots=True)
+class PolicyTold:
+    """The status of a policy was written; `why` not, "" = it was."""
+
+    name: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ReadFailed:
     """A consistent read of a ledger had no answer."""
 
@@ -263,8 +302,8 @@ class ReadFailed:
     why: str
 
 
-Seen = NodeSeen | PodSeen | InventorySeen | ConfigSeen | LedgerSeen | AgentSeen | ShimSeen
-Gone = NodeGone | PodGone | InventoryGone | ConfigGone | LedgerGone | AgentGone | ShimGone
+Seen = NodeSeen | PodSeen | InventorySeen | ConfigSeen | LedgerSeen | AgentSeen | ShimSeen | NamespaceSeen | PolicySeen
+Gone = NodeGone | PodGone | InventoryGone | ConfigGone | LedgerGone | AgentGone | ShimGone | NamespaceGone | PolicyGone
 WatchEvent = Seen | Gone | Synced | Dropped
 Outcome = (
     LedgerWritten
@@ -281,6 +320,7 @@ Outcome = (
     | PodWriteFailed
     | PodEvicted
     | PodNotEvicted
+    | PolicyTold
     | ReadFailed
 )
 Event = WatchEvent | Outcome | BindAsked | BindAbandoned | LeadershipChanged | Tick
@@ -307,3 +347,7 @@ def gone_after(seen: Seen, version: str = "") -> Gone:
             return AgentGone(node)
         case ShimSeen(node):
             return ShimGone(node)
+        case NamespaceSeen(name):
+            return NamespaceGone(name)
+        case PolicySeen(policy):
+            return PolicyGone(policy.name)

@@ -5,7 +5,11 @@ from enum import StrEnum
 
 from atoll.core.ledger import NOBODY_SPECIAL, NodeMode, Occupant
 from atoll.core.request import PodAsk
+from atoll.core.selector import Requirement
 from atoll.core.topology import NodeTopology
+
+Labels = tuple[tuple[str, str], ...]
+"""Sorted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +20,23 @@ class NodeFacts:
     uid: str
     capacity: int = 0
     allocatable: int = 0
-    labels: tuple[tuple[str, str], ...] = ()  # sorted
+    labels: Labels = ()
     boot_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodOrigin:
+    """Who has made a pod, as far as placement policies look.
+
+    Attributes:
+        labels: its own. nodes: those that its node selector demands.
+        queue: of Kueue, Volcano or KAI, "" = in none. priority_class: its name.
+    """
+
+    labels: Labels = ()
+    nodes: Labels = ()
+    queue: str = ""
+    priority_class: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +64,7 @@ class PodFacts:
     created: str = ""
     occupant: Occupant = NOBODY_SPECIAL
     placed: tuple[str, str] | None = None
+    origin: PodOrigin = PodOrigin()
 
 
 class Source(StrEnum):
@@ -135,15 +155,6 @@ class Hints(StrEnum):
 class NamedPartition:
     name: str
     uuids: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Requirement:
-    """One term of a label selector."""
-
-    key: str
-    operator: str  # In, NotIn, Exists, DoesNotExist
-    values: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,10 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from atoll.core.reasons import Code
 from atoll.core.scope import Scope
 
 CONTAINERS_MAX = 256
@@ -64,6 +65,8 @@ class GpuRequest:
             and `container_policies` says what holds for each container.
         partition: the one partition asked for by name; implies scopes == (Partition,).
         other_devices: as in `PodAsk`; it bears on nodes whose own parts choose.
+        degrade_after_s: how long a Preferred pod waits for a whole domain before it takes what there is.
+        patient: it is such a pod, and still waits: decided like a Restricted one, and never treated as one after that.
     """
 
     containers: tuple[ContainerAsk, ...]
@@ -74,6 +77,8 @@ class GpuRequest:
     container_policies: tuple[Policy, ...] = ()
     service_class: ServiceClass | None = None
     other_devices: bool = False
+    degrade_after_s: int = 0
+    patient: bool = False
 
     @property
     def gpus(self) -> int:
@@ -86,6 +91,13 @@ class InvalidRequest:
     """The pod's text cannot be honoured. `message` says what was found and what would help, in one line."""
 
     message: str
+    code: Code = Code.INVALID_REQUEST
+
+
+def waiting_for_a_domain(request: GpuRequest) -> GpuRequest:
+    """The wish of a Preferred pod as long as only a whole domain will do."""
+    strict = tuple(Policy.RESTRICTED for _ in request.container_policies)
+    return replace(request, policy=Policy.RESTRICTED, container_policies=strict, patient=True)
 
 
 def fresh_counts(containers: tuple[ContainerAsk, ...]) -> tuple[int, ...]:

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from atoll.core.asking import Defaults, request_of
 from atoll.core.books import OPEN, holds_nothing, owner_of, pod_gpus
 from atoll.core.effects import AnswerBind, Effect, PostBinding, ReadPod, Report
 from atoll.core.events import BindAsked
@@ -26,6 +25,7 @@ from atoll.core.request import GpuRequest, InvalidRequest, Policy
 from atoll.core.resource_version import is_newer
 from atoll.services.ledgers import Draft, backoff_s
 from atoll.services.mirror import Mirror
+from atoll.services.requests import Asked
 
 TRIES_MAX = 6
 """Refused Bindings of one attempt, before the scheduler is told and asks again by itself; the grant stands."""
@@ -90,7 +90,8 @@ _Plan = _Answer | _Post | _Record | _Learn
 class Rules:
     """What the attempts ask of the rest of the service."""
 
-    defaults: Defaults
+    asked: Callable[[PodFacts], Asked]
+    """What a pod asks for."""
     decide: Callable[[PodFacts, GpuRequest, str, LedgerRecord], Grant | str]
     """A new grant for a pod on a node under a ledger, or why not, in one line."""
     is_leaving: Callable[[str, str], bool]
@@ -244,7 +245,7 @@ class Binder:
             # kube-scheduler asks for no gated pod, so what we know of it is most likely old.
             attempt.reads_of_gated += 1
             return _Learn() if attempt.reads_of_gated == 1 else _Answer("the pod is gated")
-        request = request_of(pod.ask, self._rules.defaults)
+        request = self._rules.asked(pod)
         if request is None:
             return self._unrecorded(attempt, pod)
         if isinstance(request, InvalidRequest):

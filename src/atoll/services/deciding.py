@@ -1,8 +1,8 @@
 """What the service asks of the decision core, in the service's own words: grants, what-ifs and refusals."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from atoll.core.asking import Defaults, request_of
 from atoll.core.assess import assess, restricted
 from atoll.core.books import owner_of
 from atoll.core.decide import decide
@@ -11,12 +11,13 @@ from atoll.core.fleet import Fleet
 from atoll.core.ledger import ContainerGrant, Grant, LedgerRecord, NodeMode
 from atoll.core.lifecycle import State
 from atoll.core.reasons import Code
-from atoll.core.request import GpuRequest, InvalidRequest
+from atoll.core.request import GpuRequest, InvalidRequest, Policy
 from atoll.core.sentences import reason
 from atoll.core.snapshot import Snapshot
 from atoll.core.verdict import Placement, Refusal, Rejection
 from atoll.core.view import NodeView
 from atoll.services.mirror import Mirror
+from atoll.services.requests import Requests
 
 OFFERED_MAX = 1024
 """Pods between a filter call and its bind call; kube-scheduler has a few dozen of them at once."""
@@ -25,9 +26,9 @@ OFFERED_MAX = 1024
 class Court:
     """Decides on the mirror's books and changes nothing."""
 
-    def __init__(self, mirror: Mirror, defaults: Defaults) -> None:
+    def __init__(self, mirror: Mirror, requests: Requests) -> None:
         self._mirror = mirror
-        self.defaults = defaults
+        self._requests = requests
         self._offered: dict[str, Sequence[str]] = {}
 
     def enforced(self, node: str) -> bool:
@@ -61,7 +62,7 @@ class Court:
     def _still_foreseen(self, grant: Grant, node: str) -> bool:
         pod = self._mirror.pods.get(grant.owner.uid)
         view = self._mirror.view(node, without=frozenset({grant.owner.uid}))
-        request = request_of(pod.ask, self.defaults) if pod else None
+        request = self._requests.of(pod) if pod else None
         if view is None or not isinstance(request, GpuRequest):
             return False
         now = decide(_alone(view), request, (node,))
@@ -96,17 +97,20 @@ class Court:
 
     def said(self, pod: PodFacts, names: Sequence[str] | None) -> tuple[Code, str] | None:
         """Code and short text of the pod's refusal; None when it fits by now."""
-        request = request_of(pod.ask, self.defaults)
+        request = self._requests.of(pod)
         if request is None or isinstance(request, InvalidRequest):
             return None
         decision = decide(self._mirror.fleet.snapshot(), request, names)
-        return (decision.code, decision.message) if isinstance(decision, Rejection) else None
+        if not isinstance(decision, Rejection):
+            return None
+        after = f"; takes what there is {request.degrade_after_s} s after it was created" if request.patient else ""
+        return decision.code, decision.message + after
 
     def fitting(self, waiting: Sequence[tuple[PodFacts, Sequence[str] | None]]) -> list[PodFacts]:
         """Those pods, in the given order, that fit together: each takes what it would get from those behind it."""
         snapshot, fit = self._mirror.fleet.snapshot(), []
         for pod, names in waiting:
-            request = request_of(pod.ask, self.defaults)
+            request = self._requests.of(pod)
             if request is None or isinstance(request, InvalidRequest) or self.held_on(pod.uid):
                 continue
             decision = decide(snapshot, request, names)
@@ -138,7 +142,7 @@ def _grant(pod: PodFacts, placement: Placement, mode: NodeMode) -> Grant:
         state=State.BINDING,
         count=request.gpus,
         containers=placement.containers,
-        policy=request.policy,
+        policy=Policy.PREFERRED if request.patient else request.policy,
         scopes_asked=request.scopes,
         scope_bound=fit.bound,
         node_mode=mode,
@@ -149,6 +153,6 @@ def _grant(pod: PodFacts, placement: Placement, mode: NodeMode) -> Grant:
         domains=placement.domains,
         candidates=placement.candidates,
         pod_version=pod.version,
-        occupant=pod.occupant,
+        occupant=replace(pod.occupant, service_class=request.service_class),
         partition=request.partition,
     )

@@ -21,10 +21,14 @@ from atoll.core.events import (
     Kind,
     LedgerGone,
     LedgerSeen,
+    NamespaceGone,
+    NamespaceSeen,
     NodeGone,
     NodeSeen,
     PodGone,
     PodSeen,
+    PolicyGone,
+    PolicySeen,
     ShimGone,
     ShimSeen,
     Synced,
@@ -138,6 +142,8 @@ class Mirror:
                 self.synced.add(kind)
                 self.ready = len(self.synced) == len(Kind)
                 return True
+            case NamespaceSeen() | NamespaceGone() | PolicySeen() | PolicyGone():
+                return False  # they say what pods ask for, not who holds what
             case Dropped(kind, name, why):
                 return kind is Kind.LEDGERS and self._distrust(name, why)
 

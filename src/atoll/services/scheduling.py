@@ -7,7 +7,7 @@ none; filter remembers whom it refused, so that a later step can say so on the p
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from atoll.core.asking import BUILT_IN, Defaults, request_of
+from atoll.core.asking import BUILT_IN, Terms
 from atoll.core.effects import AnswerBind, Effect, Report
 from atoll.core.events import (
     BindAbandoned,
@@ -31,6 +31,7 @@ from atoll.core.events import (
     PodRewritten,
     PodSeen,
     PodWriteFailed,
+    PolicyTold,
     ReadFailed,
     Tick,
     WatchEvent,
@@ -46,6 +47,7 @@ from atoll.services.ledgers import Ledgers
 from atoll.services.liveness import Liveness
 from atoll.services.mirror import Mirror
 from atoll.services.releasing import Releaser
+from atoll.services.requests import Requests
 from atoll.services.violations import Violations
 from atoll.services.waiting import Waiter, Waiting
 
@@ -69,13 +71,14 @@ class Statistics:
 class Scheduling:
     """One instance of the service. Several may run at once: whatever they do is fenced by the ledgers' versions."""
 
-    def __init__(self, defaults: Defaults = BUILT_IN) -> None:
+    def __init__(self, built_in: Terms = BUILT_IN) -> None:
         self._outbox: list[Effect] = []
         self._mirror = Mirror()
-        self._court = Court(self._mirror, defaults)
+        self.requests = Requests(self._outbox, built_in)
+        self._court = Court(self._mirror, self.requests)
         self._ledgers = Ledgers(self._mirror, self._outbox)
         self._releaser = Releaser(self._mirror, self._outbox, self._is_bound_now)
-        self._binder = Binder(self._mirror, self._outbox, _rules(self._court, self._releaser))
+        self._binder = Binder(self._mirror, self._outbox, _rules(self._court, self.requests, self._releaser))
         self._waiting = Waiting(
             self._mirror, self._outbox, self._releaser.mark, self._court.said, self._fitting, self._court.held_on
         )
@@ -126,13 +129,13 @@ class Scheduling:
         """Which of the nodes can serve the pod, and why the others cannot."""
         if not self.ready:
             return FilterAnswer((), ((f"{Code.NOT_READY}: caches are still being filled", tuple(names)),))
-        request = request_of(pod.ask, self._court.defaults)
+        request = self.requests.of(pod)
         if request is None:
             return FilterAnswer(tuple(names), ())
         if isinstance(request, InvalidRequest):
             if not any(map(self._court.enforced, names)):
                 return FilterAnswer(tuple(names), ())  # shadow nodes let everything pass
-            return self._refused(pod, names, Code.INVALID_REQUEST, request.message)
+            return self._refused(pod, names, request.code, request.message)
         held = self._court.held_on(pod.uid)
         if held is not None:
             return self._filter_held(pod, names, held)
@@ -146,7 +149,7 @@ class Scheduling:
 
     def preempt(self, pod: PodFacts, victims: Mapping[str, Collection[str]]) -> tuple[str, ...]:
         """The nodes on which evicting these pods makes room for the pod; on the others it would be a useless kill."""
-        request = request_of(pod.ask, self._court.defaults)
+        request = self.requests.of(pod)
         if request is None:
             return tuple(victims)
         if isinstance(request, InvalidRequest) or not self.ready:
@@ -198,6 +201,7 @@ class Scheduling:
                 self._take_pod(pod)
             case PodGone(uid):
                 self._mirror.apply(event)
+                self.requests.take(event, now)
                 self._releaser.gone(uid)
                 self._waiting.gone(uid)
                 self._violations.gone(uid)
@@ -220,17 +224,12 @@ class Scheduling:
                     self._outbox.append(AnswerBind(event.attempt, f"{Code.NOT_READY}: caches are still being filled"))
             case BindAbandoned(caller):
                 self._binder.abandon(caller)
-            case BindingAccepted(uid, node):
-                self._mirror.bound_here(uid, node)
-                self._binder.accepted(uid, node)
-            case BindingRefused(uid, node, why):
-                self._binder.refused(uid, node, why)
-            case BindingUnknown(uid, _, why):
-                self._binder.unanswered(uid, why, now)
+            case BindingAccepted() | BindingRefused() | BindingUnknown():
+                self._take_binding(event, now)
             case LeadershipChanged(leading):
                 self._lead(now, leading=leading)
-            case Tick():
-                self._tick(now)
+            case Tick(utc_s):
+                self._tick(now, utc_s)
             case _:
                 self._take_other(event, now)
 
@@ -240,6 +239,16 @@ class Scheduling:
         if known is not None:
             self._waiting.seen(known)
         self._pump(self._binder.learned(pod.uid, pod.version))
+
+    def _take_binding(self, event: BindingAccepted | BindingRefused | BindingUnknown, now: float) -> None:
+        match event:
+            case BindingAccepted(uid, node):
+                self._mirror.bound_here(uid, node)
+                self._binder.accepted(uid, node)
+            case BindingRefused(uid, node, why):
+                self._binder.refused(uid, node, why)
+            case BindingUnknown(uid, _, why):
+                self._binder.unanswered(uid, why, now)
 
     def _take_ledger(
         self, event: LedgerSeen | LedgerGone | LedgerWritten | LedgerConflict | LedgerUnknown | ReadFailed, now: float
@@ -268,7 +277,11 @@ class Scheduling:
                     self._binder.fail_queued(node, f"the node's ledger cannot be written: {why}")
         self._pump(node)
 
-    def _take_other(self, event: WatchEvent, now: float) -> None:
+    def _take_other(self, event: WatchEvent | PolicyTold, now: float) -> None:
+        if self.requests.take(event, now):
+            self._waiting.changed(now)
+        if isinstance(event, PolicyTold):
+            return
         was_ready = self.ready
         self._mirror.apply(event)
         self._liveness.take(event, now)
@@ -279,14 +292,17 @@ class Scheduling:
 
     def _lead(self, now: float, *, leading: bool) -> None:
         self._leading = self._releaser.leading = self._waiting.leading = leading
-        self._violations.leading = self._corrections.leading = leading
+        self._violations.leading = self._corrections.leading = self.requests.leading = leading
         if leading:
             self._mirror.mark(*self._mirror.record_nodes())
             self._waiting.changed(now)
             for pod in self._mirror.pods.values():
                 self._waiting.seen(pod)
 
-    def _tick(self, now: float) -> None:
+    def _tick(self, now: float, utc_s: float) -> None:
+        if self.requests.tick(utc_s):
+            self._waiting.changed(now)
+        self.requests.tell(now)
         self._liveness.tick(now)
         self._ledgers.tick(now)
         self._violations.tick(now)
@@ -330,9 +346,9 @@ def _candidates(pod: PodFacts, names: Sequence[str]) -> Sequence[str] | None:
     return None if len(names) == 1 and names[0] == pod.nominated_node else names
 
 
-def _rules(court: Court, releaser: Releaser) -> Rules:
+def _rules(court: Court, requests: Requests, releaser: Releaser) -> Rules:
     return Rules(
-        defaults=court.defaults,
+        asked=requests.of,
         decide=court.grant,
         is_leaving=releaser.is_leaving,
         give_up=releaser.give_up,

@@ -10,7 +10,7 @@ from atoll.core.effects import AnswerBind, ApiEffect, Effect, Report
 from atoll.core.events import BindAbandoned, BindAsked, Event, LeadershipChanged, Tick
 from atoll.core.facts import PodFacts
 from atoll.core.fleet import FilterAnswer
-from atoll.ports import Clock, ClusterApi
+from atoll.ports import CivilClock, ClusterApi
 from atoll.services.scheduling import Scheduling
 
 TICK_S = 0.1
@@ -26,7 +26,9 @@ class Shell:
         heard: called with every anomaly that was survived, to count and log it.
     """
 
-    def __init__(self, scheduling: Scheduling, api: ClusterApi, clock: Clock, heard: Callable[[Report], None]) -> None:
+    def __init__(
+        self, scheduling: Scheduling, api: ClusterApi, clock: CivilClock, heard: Callable[[Report], None]
+    ) -> None:
         self.scheduling = scheduling
         self._api, self._clock, self._heard = api, clock, heard
         self._events: asyncio.Queue[Event] = asyncio.Queue()
@@ -99,4 +101,4 @@ class Shell:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            self._events.put_nowait(Tick())
+            self._events.put_nowait(Tick(self._clock.utc()))

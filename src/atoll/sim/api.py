@@ -8,7 +8,17 @@ nothing does not move the version. Time, loss and delay are not in here: they ha
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from atoll.core.effects import ApiEffect, EvictPod, PostBinding, ReadLedger, ReadPod, RewritePod, SetPlaced, WriteLedger
+from atoll.core.effects import (
+    ApiEffect,
+    EvictPod,
+    PostBinding,
+    ReadLedger,
+    ReadPod,
+    RewritePod,
+    SetPlaced,
+    TellPolicy,
+    WriteLedger,
+)
 from atoll.core.events import (
     AgentSeen,
     BindingAccepted,
@@ -23,6 +33,7 @@ from atoll.core.events import (
     LedgerGone,
     LedgerSeen,
     LedgerWritten,
+    NamespaceSeen,
     NodeGone,
     NodeSeen,
     Outcome,
@@ -31,6 +42,9 @@ from atoll.core.events import (
     PodRead,
     PodRewritten,
     PodSeen,
+    PolicyGone,
+    PolicySeen,
+    PolicyTold,
     Seen,
     ShimSeen,
     Synced,
@@ -38,9 +52,13 @@ from atoll.core.events import (
 )
 from atoll.core.facts import Inventory, NodeConfigObject, NodeFacts, PodFacts
 from atoll.core.ledger import Grant, LedgerRecord
+from atoll.core.placement_policy import PolicyObject
 
 Told = Callable[[Kind, Seen | Gone], None]
-LIST_ORDER = (Kind.NODES, Kind.CONFIGS, Kind.AGENTS, Kind.INVENTORIES, Kind.LEDGERS, Kind.PODS)
+LIST_ORDER = (
+    *(Kind.NODES, Kind.NAMESPACES, Kind.POLICIES, Kind.CONFIGS, Kind.AGENTS),
+    *(Kind.INVENTORIES, Kind.LEDGERS, Kind.PODS),
+)
 """Ledgers before pods: see `Synced`."""
 
 
@@ -56,6 +74,8 @@ class FakeCluster:
     ledgers: dict[str, LedgerRecord] = field(default_factory=dict)
     agents: dict[str, AgentSeen] = field(default_factory=dict)
     shims: dict[str, ShimSeen] = field(default_factory=dict)
+    namespaces: dict[str, NamespaceSeen] = field(default_factory=dict)
+    policies: dict[str, PolicyObject] = field(default_factory=dict)
     pods: dict[str, PodFacts] = field(default_factory=dict)  # by UID
     allocations: dict[str, tuple[str, Grant]] = field(default_factory=dict)
     watchers: list[Told] = field(default_factory=list)
@@ -78,6 +98,19 @@ class FakeCluster:
     def drop_config(self, name: str) -> None:
         del self.configs[name]
         self._tell(Kind.CONFIGS, ConfigGone(name))
+
+    def put_namespace(self, namespace: NamespaceSeen) -> None:
+        self.namespaces[namespace.name] = namespace
+        self._tell(Kind.NAMESPACES, namespace)
+
+    def put_policy(self, policy: PolicyObject) -> None:
+        """Create one, or write another spec, which is another generation."""
+        self.policies[policy.name] = policy
+        self._tell(Kind.POLICIES, PolicySeen(policy))
+
+    def drop_policy(self, name: str) -> None:
+        del self.policies[name]
+        self._tell(Kind.POLICIES, PolicyGone(name))
 
     def put_inventory(self, inventory: Inventory) -> Inventory:
         stored = replace(inventory, version=self._next())
@@ -152,6 +185,12 @@ class FakeCluster:
             case SetPlaced(uid):
                 said = None if effect.placed else (effect.reason, effect.message)
                 return self._patched(uid, lambda pod: replace(pod, placed=said))
+            case TellPolicy(name, uid, status):
+                policy = self.policies.get(name)
+                if policy is None or policy.uid != uid:
+                    return PolicyTold(name, "not found, or another UID under the name")
+                self.put_policy(replace(policy, status=status))
+                return PolicyTold(name)
 
     def _write_ledger(self, record: LedgerRecord) -> Outcome:
         stored = self.ledgers.get(record.node)
@@ -209,6 +248,10 @@ class FakeCluster:
         match kind:
             case Kind.NODES:
                 yield from ((name, NodeSeen(node)) for name, node in self.nodes.items())
+            case Kind.NAMESPACES:
+                yield from self.namespaces.items()
+            case Kind.POLICIES:
+                yield from ((name, PolicySeen(policy)) for name, policy in self.policies.items())
             case Kind.CONFIGS:
                 yield from ((name, ConfigSeen(config)) for name, config in self.configs.items())
             case Kind.INVENTORIES:

@@ -15,11 +15,13 @@ from atoll.core.events import (
     Kind,
     LedgerGone,
     LedgerUnknown,
+    NamespaceGone,
     NodeGone,
     Outcome,
     PodGone,
     PodNotEvicted,
     PodWriteFailed,
+    PolicyGone,
     ReadFailed,
     Seen,
     ShimGone,
@@ -213,6 +215,8 @@ class Watch:
 def _key(gone: Gone) -> str:
     match gone:
         case NodeGone(key) | PodGone(key) | InventoryGone(key) | ConfigGone(key) | LedgerGone(key) | AgentGone(key):
+            return key
+        case NamespaceGone(key) | PolicyGone(key):
             return key
         case ShimGone(node):
             return f"shim of {node}"  # of one kind with the agents' Leases

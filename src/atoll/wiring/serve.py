@@ -79,6 +79,9 @@ class BeatingClock:
         self._asked_at = time.monotonic()
         return self._asked_at
 
+    def utc(self) -> float:
+        return time.time()
+
     def standstill(self) -> str:
         """Why the process should be restarted; "" while the loop turns."""
         silent_s = time.monotonic() - self._asked_at

@@ -15,9 +15,20 @@ from atoll.adapters.kube.client import MERGE_PATCH, STRATEGIC_PATCH, Answer, Kub
 from atoll.adapters.kube.cluster_readers import cluster_readers
 from atoll.adapters.kube.codec import pod_facts
 from atoll.adapters.kube.codec_ledger import allocation_json, ledger_json, record_of
+from atoll.adapters.kube.codec_policy import status_patch
 from atoll.adapters.kube.credentials import AccessError
 from atoll.adapters.kube.watch import watch
-from atoll.core.effects import ApiEffect, EvictPod, PostBinding, ReadLedger, ReadPod, RewritePod, SetPlaced, WriteLedger
+from atoll.core.effects import (
+    ApiEffect,
+    EvictPod,
+    PostBinding,
+    ReadLedger,
+    ReadPod,
+    RewritePod,
+    SetPlaced,
+    TellPolicy,
+    WriteLedger,
+)
 from atoll.core.events import (
     BindingAccepted,
     BindingRefused,
@@ -35,6 +46,7 @@ from atoll.core.events import (
     PodRead,
     PodRewritten,
     PodWriteFailed,
+    PolicyTold,
     ReadFailed,
     WatchEvent,
 )
@@ -88,6 +100,17 @@ class KubeClusterApi:
             case SetPlaced(uid, namespace, name):
                 path = names.pod_path(namespace, name) + "/status"
                 return await self._patch_pod(effect, path, _placed_patch(effect), STRATEGIC_PATCH)
+            case TellPolicy():
+                return await self._tell_policy(effect)
+
+    async def _tell_policy(self, effect: TellPolicy) -> PolicyTold:
+        path = names.policy_path(effect.name) + "/status"
+        patch = status_patch(effect, datetime.now(UTC))
+        try:
+            answer = await self._client.write("PATCH", path, patch, MERGE_PATCH)
+        except _NO_ANSWER as error:
+            return PolicyTold(effect.name, str(error))
+        return PolicyTold(effect.name, "" if answer.ok else answer.why)
 
     async def _write_ledger(self, record: LedgerRecord) -> Outcome:
         try:

@@ -4,10 +4,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from atoll.adapters.kube import names, wire, wire_atoll
-from atoll.adapters.kube.codec import asks_for_gpus, node_facts, pod_facts
+from atoll.adapters.kube import names, wire, wire_atoll, wire_policy
+from atoll.adapters.kube.codec import asks_for_gpus, namespace_of, node_facts, pod_facts
 from atoll.adapters.kube.codec_inventory import config_of, inventory_of
 from atoll.adapters.kube.codec_ledger import record_of
+from atoll.adapters.kube.codec_policy import policy_of
 from atoll.adapters.kube.delivered import Reader
 from atoll.core.events import (
     AgentSeen,
@@ -18,6 +19,7 @@ from atoll.core.events import (
     LedgerSeen,
     NodeSeen,
     PodSeen,
+    PolicySeen,
     Seen,
     ShimSeen,
     Synced,
@@ -51,6 +53,13 @@ def cluster_readers(resources: tuple[str, ...], namespace: str) -> dict[Kind, Re
         Kind.INVENTORIES: _reader(Kind.INVENTORIES, names.GPU_NODES, wire_atoll.GpuNode, inventory_seen),
         Kind.CONFIGS: _reader(
             Kind.CONFIGS, names.GPU_NODE_CONFIGS, wire_atoll.NodeConfig, lambda config: ConfigSeen(config_of(config))
+        ),
+        Kind.NAMESPACES: _reader(Kind.NAMESPACES, names.NAMESPACES, wire.Namespace, namespace_of),
+        Kind.POLICIES: _reader(
+            Kind.POLICIES,
+            names.PLACEMENT_POLICIES,
+            wire_policy.PlacementPolicy,
+            lambda policy: PolicySeen(policy_of(policy)),
         ),
         Kind.LEDGERS: _reader(
             Kind.LEDGERS, names.GPU_LEDGERS, wire_atoll.RawLedger, lambda ledger: LedgerSeen(record_of(ledger))

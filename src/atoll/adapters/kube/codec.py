@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from sys import intern
 from types import MappingProxyType
 
 from atoll.adapters.kube import wire
-from atoll.adapters.kube.names import ANSWERED, ASKED_PREFIX, PLACED
+from atoll.adapters.kube.names import ANSWERED, ASKED_PREFIX, NAME_MAX, PLACED, QUEUES
 from atoll.core.asking import SERVICE_CLASS
-from atoll.core.facts import NodeFacts, PodFacts
+from atoll.core.events import NamespaceSeen
+from atoll.core.facts import Labels, NodeFacts, PodFacts, PodOrigin
 from atoll.core.ledger import Occupant
 from atoll.core.request import ContainerAsk, ContainerKind, PodAsk, ServiceClass
 
@@ -41,6 +43,11 @@ def node_facts(node: wire.Node, resources: tuple[str, ...]) -> NodeFacts:
         labels=tuple(sorted((intern(key), intern(value)) for key, value in labels.items())),
         boot_id=node.status.node_info.boot_id,
     )
+
+
+def namespace_of(namespace: wire.Namespace) -> NamespaceSeen:
+    labels = namespace.metadata.labels or {}
+    return NamespaceSeen(namespace.metadata.name, tuple(sorted(labels.items())))
 
 
 def asks_for_gpus(pod: wire.Pod, resources: tuple[str, ...]) -> bool:
@@ -79,7 +86,42 @@ def pod_facts(pod: wire.Pod, resources: tuple[str, ...]) -> PodFacts:
             service_class=_service_class(annotations),
         ),
         placed=_refused(status.conditions),
+        origin=_origin(pod),
     )
+
+
+def _origin(pod: wire.Pod) -> PodOrigin:
+    labels, annotations = pod.metadata.labels or {}, pod.metadata.annotations or {}
+    queues = (labels.get(key) or annotations.get(key, "")[:NAME_MAX] for key in QUEUES)
+    return _shared_origin(
+        tuple(sorted((intern(key), intern(value)) for key, value in labels.items())),
+        tuple(sorted(_demanded(pod.spec).items())),
+        next(filter(None, queues), ""),
+        pod.spec.priority_class_name,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _shared_origin(labels: Labels, nodes: Labels, queue: str, priority_class: str) -> PodOrigin:
+    """Pods come in series that are alike."""
+    return PodOrigin(labels, nodes, queue, priority_class)
+
+
+def _demanded(spec: wire.PodSpec) -> dict[str, str]:
+    """Labels that each node has on which the pod may run: by its node selector, or by every term of its affinity."""
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    terms = (affinity.required.node_selector_terms if affinity and affinity.required else None) or ()
+    each = [dict(_single_values(term)) for term in terms]
+    shared = each[0].items() if each else ()
+    agreed = {key: value for key, value in shared if all(one.get(key) == value for one in each)}
+    return {**agreed, **(spec.node_selector or {})}
+
+
+def _single_values(term: wire.NodeTerm) -> Iterator[tuple[str, str]]:
+    for wanted in term.match_expressions or ():
+        match wanted.operator, wanted.values:
+            case "In", (value,):
+                yield wanted.key, value
 
 
 def _asks_for_others(spec: wire.PodSpec, resources: tuple[str, ...]) -> bool:

@@ -12,8 +12,9 @@ import msgspec
 
 from atoll.adapters.kube import wire_atoll as wire
 from atoll.adapters.kube.names import API_VERSION
-from atoll.core.facts import Given, Inventory, NamedPartition, NodeConfigObject, Requirement, Source, StockParts
+from atoll.core.facts import Given, Inventory, NamedPartition, NodeConfigObject, Source, StockParts
 from atoll.core.resource_version import trusted
+from atoll.core.selector import Requirement
 from atoll.core.topology import Device, Nic, NodeTopology, PairLink
 
 _encoder = msgspec.json.Encoder()
@@ -143,7 +144,7 @@ def config_of(config: wire.NodeConfig) -> NodeConfigObject:
     spec = config.spec
     return NodeConfigObject(
         name=config.metadata.name,
-        selector=None if spec.node_selector is None else _requirements(spec.node_selector),
+        selector=None if spec.node_selector is None else requirements_of(spec.node_selector),
         node_names=spec.node_names,
         enforcement=spec.enforcement,
         mode=spec.mode,
@@ -156,7 +157,7 @@ def config_of(config: wire.NodeConfig) -> NodeConfigObject:
     )
 
 
-def _requirements(selector: wire.LabelSelector) -> tuple[Requirement, ...]:
+def requirements_of(selector: wire.LabelSelector) -> tuple[Requirement, ...]:
     equal = (Requirement(key, "In", (value,)) for key, value in sorted((selector.match_labels or {}).items()))
     terms = (Requirement(term.key, term.operator, term.values) for term in selector.match_expressions)
     return (*equal, *terms)

@@ -91,7 +91,9 @@ def cluster_rules() -> list[Manifest]:
         rule("", ["pods"], [*_WATCHED, "patch"]),
         rule("", ["pods/binding", "pods/eviction"], ["create"]),
         rule("", ["pods/status"], ["patch"]),
-        rule(GROUP, ["gpunodes", "gpunodeconfigs"], ["list", "watch"]),
+        rule("", ["namespaces"], ["list", "watch"]),
+        rule(GROUP, ["gpunodes", "gpunodeconfigs", "placementpolicies"], ["list", "watch"]),
+        rule(GROUP, ["placementpolicies/status"], ["patch"]),
         rule(GROUP, ["gpuledgers"], [*_WATCHED, "create", "update"]),
     ]
 

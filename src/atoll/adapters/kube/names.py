@@ -16,9 +16,11 @@ ANSWERED = frozenset({ALLOCATION, NUDGE})
 """Annotations that Atoll writes. They are copies for people and are never read back."""
 
 NODES = "/api/v1/nodes"
+NAMESPACES = "/api/v1/namespaces"
 PODS = "/api/v1/pods"
 GPU_NODES = f"/apis/{API_VERSION}/gpunodes"
 GPU_NODE_CONFIGS = f"/apis/{API_VERSION}/gpunodeconfigs"
+PLACEMENT_POLICIES = f"/apis/{API_VERSION}/placementpolicies"
 GPU_LEDGERS = f"/apis/{API_VERSION}/gpuledgers"
 
 PODS_VERSION = "atoll.dev/pods-version"
@@ -33,6 +35,14 @@ SHIM_LABELS = {"app.kubernetes.io/name": "atoll", "app.kubernetes.io/component":
 COMMANDS = "atoll.dev/commands"
 NODE_UID = "atoll.dev/node-uid"
 """Of a shim's Lease: strip or keep, where it answers the kubelet in the device plugin's place; and of which Node."""
+
+QUEUES = (
+    "kueue.x-k8s.io/queue-name",
+    "volcano.sh/queue-name",
+    "scheduling.volcano.sh/queue-name",
+    "kai.scheduler/queue",
+)
+"""Labels or annotations of a pod by which Kueue, Volcano and KAI know its queue."""
 
 DATA_VERSION = 1
 """Of the recorded JSON: the ledger's spec and the allocation annotation."""
@@ -52,6 +62,10 @@ def pod_path(namespace: str, name: str) -> str:
 
 def ledger_path(node: str) -> str:
     return f"{GPU_LEDGERS}/{_segment(node)}"
+
+
+def policy_path(name: str) -> str:
+    return f"{PLACEMENT_POLICIES}/{_segment(name)}"
 
 
 def gpu_node_path(node: str) -> str:

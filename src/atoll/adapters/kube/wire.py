@@ -91,6 +91,7 @@ class PodMeta(Struct, frozen=True):
     resource_version: str
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
+    labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: tuple[OwnerReference, ...] | None = None
 
@@ -110,12 +111,37 @@ class Gate(Struct, frozen=True):
     name: str = ""
 
 
+class NodeExpression(Struct, frozen=True):
+    key: str
+    operator: str = ""
+    values: tuple[str, ...] | None = None
+
+
+class NodeTerm(Struct, frozen=True):
+    match_expressions: tuple[NodeExpression, ...] | None = None
+
+
+class NodeTerms(Struct, frozen=True):
+    node_selector_terms: tuple[NodeTerm, ...] | None = None
+
+
+class NodeAffinity(Struct, frozen=True):
+    required: NodeTerms | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+
+
+class Affinity(Struct, frozen=True):
+    node_affinity: NodeAffinity | None = None
+
+
 class PodSpec(Struct, frozen=True):
     containers: tuple[Container, ...]
     init_containers: tuple[Container, ...] | None = None
     node_name: str = ""
     scheduler_name: str = ""
     priority: int | None = None
+    priority_class_name: str = ""
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
     scheduling_gates: tuple[Gate, ...] | None = None
 
 
@@ -137,6 +163,17 @@ class Pod(Struct, frozen=True):
     metadata: PodMeta
     spec: PodSpec
     status: PodStatus = PodStatus()
+
+
+class NamespaceMeta(Struct, frozen=True):
+    name: str
+    uid: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] | None = None
+
+
+class Namespace(Struct, frozen=True):
+    metadata: NamespaceMeta
 
 
 class LeaseSpec(Struct, frozen=True):

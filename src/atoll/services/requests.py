@@ -1,0 +1,178 @@
+"""What each pod asks for, under the placement policies that are in force, and how long it is patient.
+
+The one place of the service where a pod's words become a request. A Preferred pod whose rule says `degradeAfter` is
+decided like a Restricted one until that time has passed since it was created; its hour is a change for waiters.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from atoll.core.asking import BUILT_IN, Terms
+from atoll.core.effects import Effect, Report, TellPolicy
+from atoll.core.events import (
+    ConfigGone,
+    ConfigSeen,
+    NamespaceGone,
+    NamespaceSeen,
+    PodGone,
+    PolicyGone,
+    PolicySeen,
+    PolicyTold,
+    WatchEvent,
+)
+from atoll.core.facts import PodFacts
+from atoll.core.placement_policy import PlacementPolicy, PolicyObject, status_of
+from atoll.core.reasons import Code
+from atoll.core.request import GpuRequest, InvalidRequest, waiting_for_a_domain
+from atoll.core.resolving import Ruling, in_order, request_under, resolve
+from atoll.services.due import Due
+
+RULED_MAX = 100_000
+"""Pods whose request is remembered; those that a scheduler asks about need not be known by a watch."""
+
+RETRY_S = 1.0
+
+Asked = GpuRequest | InvalidRequest | None
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Attributes: pod: of which it was made. until_s: since 1970, up to when it is patient, 0.0 = it is not."""
+
+    pod: PodFacts
+    ruling: Ruling
+    request: Asked
+    until_s: float
+
+
+class Requests:
+    """Args: built_in: what holds for a pod that no policy is for."""
+
+    def __init__(self, outbox: list[Effect], built_in: Terms = BUILT_IN) -> None:
+        self._outbox = outbox
+        self._built_in = built_in
+        self._namespaces: dict[str, dict[str, str]] = {}
+        self._objects: dict[str, PolicyObject] = {}
+        self._partitions: dict[str, tuple[str, ...]] = {}  # of each GPUNodeConfig
+        self._policies: tuple[PlacementPolicy, ...] = ()
+        self._remembered: dict[str, Judged] = {}
+        self._patient: dict[str, float] = {}  # UID -> until when, of those that were asked about
+        self._telling: dict[str, Due] = {}
+        self._utc_s = 0.0
+        self.leading = False
+
+    @property
+    def policies(self) -> tuple[PlacementPolicy, ...]:
+        """Those in force, in order."""
+        return self._policies
+
+    def of(self, pod: PodFacts) -> Asked:
+        """What the pod asks for now."""
+        known = self.known(pod)
+        if not known.until_s or not isinstance(known.request, GpuRequest):
+            return known.request
+        if self._utc_s >= known.until_s:
+            return known.request
+        self._patient[pod.uid] = known.until_s
+        return waiting_for_a_domain(known.request)
+
+    def known(self, pod: PodFacts) -> Judged:
+        """Its ruling, and what it asks for once its patience is over."""
+        known = self._remembered.get(pod.uid)
+        if known is not None and _same(known.pod, pod):
+            return known
+        namespace = self._namespaces.get(pod.namespace)
+        ruling = resolve(pod, namespace or {}, self._policies, self._built_in)
+        request = request_under(ruling, pod, namespace or {}, self._policies)
+        if namespace is None and request is not None and self._policies:
+            # A pod can be asked about before its new namespace is told, and then no rule can be told to hold.
+            request = InvalidRequest(f"namespace {pod.namespace} is not known yet", Code.NOT_READY)
+        after_s = request.degrade_after_s if isinstance(request, GpuRequest) else 0
+        made = Judged(pod, ruling, request, _seconds(pod.created) + after_s if after_s else 0.0)
+        if len(self._remembered) >= RULED_MAX:
+            del self._remembered[next(iter(self._remembered))]
+        self._remembered[pod.uid] = made
+        return made
+
+    def ruling(self, pod: PodFacts) -> Ruling:
+        return self.known(pod).ruling
+
+    def take(self, event: WatchEvent | PolicyTold, now: float) -> bool:
+        """Take one event in; whether pods may ask for something else now."""
+        match event:
+            case NamespaceSeen(name, labels):
+                self._namespaces[name] = dict(labels)
+                return self._anew()
+            case NamespaceGone(name):
+                self._namespaces.pop(name, None)
+                return self._anew()
+            case PolicySeen(policy):
+                self._objects[policy.name] = policy
+                return self._anew()
+            case PolicyGone(name):
+                self._objects.pop(name, None)
+                self._telling.pop(name, None)
+                return self._anew()
+            case ConfigSeen(config):
+                self._partitions[config.name] = tuple(each.name for each in config.partitions or ())
+                return self._anew()
+            case ConfigGone(name):
+                self._partitions.pop(name, None)
+                return self._anew()
+            case PodGone(uid):
+                self._remembered.pop(uid, None)
+                self._patient.pop(uid, None)
+            case PolicyTold(name, why):
+                due = self._telling.get(name)
+                if due is not None and why:
+                    self._outbox.append(Report("policy_not_told", detail=f"{name}: {why}"))
+                    due.failed(now)
+                elif due is not None:
+                    due.done(now)
+            case _:
+                pass
+        return False
+
+    def tick(self, utc_s: float) -> bool:
+        """Time has passed; whether the patience of some pod is over."""
+        self._utc_s = utc_s or self._utc_s
+        over = [uid for uid, until_s in self._patient.items() if until_s <= self._utc_s]
+        for uid in over:
+            del self._patient[uid]
+        return bool(over)
+
+    def tell(self, now: float) -> None:
+        """Have the status of each policy say what is true of it."""
+        for policy in self._objects.values() if self.leading else ():
+            status = status_of(policy, self._declared_partitions())
+            if status == policy.status:
+                continue
+            due = self._telling.setdefault(policy.name, Due(RETRY_S, RETRY_S))
+            if due.start(now):
+                self._outbox.append(TellPolicy(policy.name, policy.uid, status))
+
+    def _anew(self) -> bool:
+        self._remembered.clear()
+        self._patient.clear()
+        partitions = self._declared_partitions()
+        statuses = {name: status_of(each, partitions) for name, each in self._objects.items()}
+        self._policies = in_order(
+            PlacementPolicy(name, status.accepted.spec) for name, status in statuses.items() if status.accepted
+        )
+        return True
+
+    def _declared_partitions(self) -> frozenset[str]:
+        return frozenset(name for names in self._partitions.values() for name in names)
+
+
+def _same(known: PodFacts, pod: PodFacts) -> bool:
+    """Whether nothing that a request is made of differs."""
+    return known is pod or (known.ask == pod.ask and known.origin == pod.origin and known.created == pod.created)
+
+
+def _seconds(moment: str) -> float:
+    """Since 1970; 0.0 for what is no moment."""
+    try:
+        return datetime.fromisoformat(moment).timestamp()
+    except ValueError:
+        return 0.0
