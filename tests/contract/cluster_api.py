@@ -10,7 +10,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
-from atoll.core.effects import EvictPod, PostBinding, ReadLedger, ReadPod, RewritePod, SetPlaced, WriteLedger
+from atoll.core.effects import (
+    EvictPod,
+    PostBinding,
+    ReadLedger,
+    ReadPod,
+    RewritePod,
+    SetPlaced,
+    TellPolicy,
+    WriteLedger,
+)
 from atoll.core.events import (
     BindingAccepted,
     BindingRefused,
@@ -26,12 +35,15 @@ from atoll.core.events import (
     PodRead,
     PodRewritten,
     PodSeen,
+    PolicySeen,
+    PolicyTold,
     Synced,
     WatchEvent,
 )
 from atoll.core.facts import NodeFacts, PodFacts
 from atoll.core.ledger import ContainerGrant, Grant, LedgerRecord, Owner, Part
 from atoll.core.lifecycle import State
+from atoll.core.placement_policy import PolicyObject, PolicyStatus
 from atoll.core.request import Policy
 from atoll.core.scope import Scope
 from atoll.ports import ClusterApi
@@ -57,6 +69,10 @@ class Outside(Protocol):
         ...
 
     async def delete_ledger(self, node: str) -> None: ...
+
+    async def create_policy(self, name: str) -> PolicyObject:
+        """One with a rule called `all`, as a watch shows it."""
+        ...
 
     async def allocation(self, pod: PodFacts) -> str | None:
         """Name of the node in the pod's allocation annotation."""
@@ -286,6 +302,44 @@ async def a_gated_pod_is_not_bound(outside: Outside) -> None:
 
     assert pod.gated
     assert isinstance(await outside.api.perform(PostBinding("n1", grant_for(pod, "GPU-0"))), BindingRefused)
+
+
+# Policies.
+
+
+@sentence
+async def what_is_said_of_a_policy_is_read_back(outside: Outside) -> None:
+    policy = await outside.create_policy("training")
+    for problems in (("rule all: is bad", "rule all: is worse"), ()):
+        said = PolicyStatus(policy.generation, problems, policy.declared)
+        assert await outside.api.perform(TellPolicy("training", policy.version, said)) == PolicyTold("training")
+
+        policy = await seen_policy(outside)
+        assert policy.status == said
+
+
+@sentence
+async def nothing_is_said_of_another_version_of_a_policy(outside: Outside) -> None:
+    policy = await outside.create_policy("training")
+    said = PolicyStatus(policy.generation, (), policy.declared)
+    await outside.api.perform(TellPolicy("training", policy.version, said))
+    known = await seen_policy(outside)
+
+    late = await outside.api.perform(TellPolicy("training", policy.version, PolicyStatus(1, ("late",))))
+    missing = await outside.api.perform(TellPolicy("nobody", policy.version, said))
+
+    assert isinstance(late, PolicyTold)
+    assert isinstance(missing, PolicyTold)
+    assert late.why
+    assert missing.why
+    assert await seen_policy(outside) == known
+
+
+async def seen_policy(outside: Outside) -> PolicyObject:
+    """The only one."""
+    async with watching(outside) as watch:
+        (policy,) = (event.policy for event in await watch.until_synced() if isinstance(event, PolicySeen))
+    return policy
 
 
 # Pods.

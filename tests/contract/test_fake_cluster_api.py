@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from atoll.core.facts import NodeFacts, PodFacts
+from atoll.core.placement_policy import Declared, PolicyObject, PolicyRule, PolicySpec
 from atoll.core.request import ContainerAsk, PodAsk
 from atoll.sim.api import FakeCluster
 from tests.contract import cluster_api
@@ -40,6 +41,10 @@ class FakeOutside:
 
     async def delete_ledger(self, node: str) -> None:
         self.cluster.drop_ledger(node)
+
+    async def create_policy(self, name: str) -> PolicyObject:
+        declared = Declared("{}", PolicySpec(rules=(PolicyRule("all"),)))
+        return self.cluster.put_policy(PolicyObject(name, "", 1, declared))
 
     async def allocation(self, pod: PodFacts) -> str | None:
         found = self.cluster.allocations.get(pod.uid)

@@ -6,16 +6,19 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from atoll.adapters.kube import manifests, names
+from atoll.adapters.kube import manifests, names, wire_policy
 from atoll.adapters.kube.api import KubeClusterApi
 from atoll.adapters.kube.client import KubeClient
+from atoll.adapters.kube.codec_policy import policy_of
 from atoll.adapters.kube.credentials import access_from
 from atoll.adapters.kube.lease import leadership
 from atoll.core.effects import SetPlaced
 from atoll.core.events import LeadershipChanged
 from atoll.core.facts import NodeFacts, PodFacts
+from atoll.core.placement_policy import PolicyObject
 from atoll.core.request import ContainerAsk, PodAsk
 from tests.contract import cluster_api
 from tests.realkube import fleet
@@ -122,6 +125,16 @@ class RealOutside:
     async def delete_ledger(self, node: str) -> None:
         self._admin.delete(f"{names.GPU_LEDGERS}/{node}")
 
+    async def create_policy(self, name: str) -> PolicyObject:
+        body = {
+            "apiVersion": names.API_VERSION,
+            "kind": "PlacementPolicy",
+            "metadata": {"name": name},
+            "spec": {"rules": [{"name": "all", "match": {"gpus": {"min": 2}}, "set": {"scope": ["NUMANode", "Node"]}}]},
+        }
+        made = self._admin.create(names.PLACEMENT_POLICIES, body)
+        return policy_of(msgspec.convert(made, wire_policy.PlacementPolicy))
+
     async def allocation(self, pod: PodFacts) -> str | None:
         annotations = self._admin.get(f"{fleet.pods_in()}/{pod.name}")["metadata"].get("annotations", {})
         text = annotations.get(names.ALLOCATION)
@@ -137,7 +150,7 @@ class RealOutside:
 
     def clear(self) -> None:
         fleet.remove_all(self._admin)
-        for path in (fleet.NODES, names.GPU_LEDGERS):
+        for path in (fleet.NODES, names.GPU_LEDGERS, names.PLACEMENT_POLICIES):
             for item in self._admin.items(path):
                 self._admin.delete(f"{path}/{item['metadata']['name']}")
 

@@ -11,7 +11,7 @@ from tests.realkube.harness import ControlPlane
 
 pytestmark = pytest.mark.e2e
 
-KINDS = (names.GPU_NODES, names.GPU_NODE_CONFIGS, names.GPU_LEDGERS)
+KINDS = (names.GPU_NODES, names.GPU_NODE_CONFIGS, names.GPU_LEDGERS, names.PLACEMENT_POLICIES)
 
 
 @pytest.fixture(scope="module")
@@ -160,8 +160,87 @@ def test_columns_show_what_matters(plane: ControlPlane, api: Any) -> None:
     api.create(names.GPU_NODE_CONFIGS, made("GPUNodeConfig", {"enforcement": "enforce", "mode": "observe"}))
     api.create(names.GPU_LEDGERS, ledger(1, grant(), grant(owner="ml/serve")))
 
-    node, config, books = (columns(plane, path) for path in KINDS)
+    node, config, books = (columns(plane, path) for path in KINDS[:3])
 
     assert (node["GPUs"], node["Model"], node["Source"]) == (3, "A100", "agent")
     assert (config["Enforcement"], config["Mode"]) == ("enforce", "observe")
     assert (books["GPUs-Held"], books["Newest-Owner"]) == (5, "ml/serve")
+
+
+# Placement policies.
+
+
+def rule(**said: object) -> Json:
+    return made("PlacementPolicy", {"rules": [{"name": "all", **said}]})
+
+
+GOOD_POLICY = {
+    "priority": -5,
+    "enforcement": "shadow",
+    "rules": [
+        {
+            "name": "large-training",
+            "match": {
+                "gpus": {"min": 4, "max": 8},
+                "namespaceSelector": {"matchLabels": {"team": "a"}},
+                "podSelector": {"matchExpressions": [{"key": "app", "operator": "In", "values": ["x", "y"]}]},
+                "nodeSelector": {"matchExpressions": [{"key": "pool", "operator": "Exists"}]},
+                "queues": ["q"],
+                "priorityClasses": ["high"],
+                "serviceClasses": ["batch"],
+            },
+            "set": {
+                "policy": "Preferred",
+                "scope": ["NVLink", "NUMANode", "Node"],
+                "perContainer": True,
+                "serviceClass": "batch",
+                "degradeAfter": "1h30m",
+            },
+            "mayOverride": ["policy", "scope", "partition", "perContainer", "serviceClass"],
+        },
+        {"name": "rest", "set": {"partition": "gold", "scope": ["Partition"]}, "mayOverride": []},
+    ],
+    "limits": [{"partitions": ["gold"], "serviceClasses": ["latency"], "match": {"gpus": {"min": 4}}}],
+}
+
+
+def test_a_policy_may_say_everything_and_its_columns_show(plane: ControlPlane, api: Any) -> None:
+    made_one = api.create(names.PLACEMENT_POLICIES, made("PlacementPolicy", GOOD_POLICY))
+
+    assert made_one["spec"] == GOOD_POLICY
+    shown = columns(plane, names.PLACEMENT_POLICIES)
+    assert (shown["Priority"], shown["Enforcement"]) == (-5, "shadow")
+    plain = api.create(names.PLACEMENT_POLICIES, {**made("PlacementPolicy", {}), "metadata": {"name": "plain"}})
+    assert plain["spec"] == {"priority": 0, "enforcement": "enforce"}
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"set": {"scope": ["Node", "NUMANode"]}}, "from narrow to wide"),
+        ({"set": {"scope": ["Node", "Node"]}}, "each scope once"),
+        ({"set": {"scope": ["NumaNode"]}}, "Unsupported value"),
+        ({"set": {"scope": []}}, "should have at least 1 items"),
+        ({"set": {"policy": "Strict"}}, "Unsupported value"),
+        ({"set": {"partition": "gold", "scope": ["Node"]}}, "implies scope Partition"),
+        ({"set": {"degradeAfter": "10m"}}, "for policy Preferred alone"),
+        ({"set": {"policy": "Restricted", "degradeAfter": "10m"}}, "never degraded"),
+        ({"set": {"policy": "Preferred", "degradeAfter": "soon"}}, "should match"),
+        ({"set": {"policy": "Preferred", "serviceClass": "latency"}}, "means Restricted"),
+        ({"set": {"serviceClass": "gold"}}, "Unsupported value"),
+        ({"match": {"gpus": {"min": 4, "max": 2}}}, "min is larger than max"),
+        ({"match": {"gpus": {"min": 0}}}, "greater than or equal to 1"),
+        ({"match": {"podSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}}}, "need values"),
+        ({"mayOverride": ["everything"]}, "Unsupported value"),
+        ({"name": "No Spaces"}, "should match"),
+    ],
+)
+def test_a_bad_policy_is_refused(api: Any, said: Json, why: str) -> None:
+    with pytest.raises(ApiError, match=why):
+        api.create(names.PLACEMENT_POLICIES, rule(**said))
+
+
+def test_a_limit_that_names_nothing_and_two_rules_of_one_name_are_refused(api: Any) -> None:
+    for spec, why in (({"limits": [{}]}, "a limit names"), ({"rules": [{"name": "a"}, {"name": "a"}]}, "Duplicate")):
+        with pytest.raises(ApiError, match=why):
+            api.create(names.PLACEMENT_POLICIES, made("PlacementPolicy", spec))

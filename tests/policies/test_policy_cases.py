@@ -160,7 +160,7 @@ def policy(name: str, spec: Json) -> PolicyObject:
     """As the API server has it; with `was`, edited since that was accepted."""
     spec = dict(spec)
     was = spec.pop("was", None)
-    metadata = {"name": name, "uid": f"{name}-uid", "generation": 2 if was else 1}
+    metadata = {"name": name, "resourceVersion": "7", "generation": 2 if was else 1}
     read = policy_of(msgspec.convert({"metadata": metadata, "spec": spec}, wire_policy.PlacementPolicy))
     if was is None:
         return read

@@ -77,10 +77,10 @@ class SetPlaced:
 
 @dataclass(frozen=True, slots=True)
 class TellPolicy:
-    """Write the status of a `PlacementPolicy`, with the UID as precondition. -> PolicyTold"""
+    """Write the status of a `PlacementPolicy` if the object still has that version. -> PolicyTold"""
 
     name: str
-    uid: str
+    version: str
     status: PolicyStatus
 
 

@@ -122,10 +122,13 @@ class PolicyStatus:
 
 @dataclass(frozen=True, slots=True)
 class PolicyObject:
-    """A `PlacementPolicy` object. `status` is None before Atoll has said anything."""
+    """A `PlacementPolicy` object.
+
+    Attributes: version: resourceVersion. status: None before Atoll has said anything.
+    """
 
     name: str
-    uid: str
+    version: str
     generation: int
     declared: Declared
     status: PolicyStatus | None = None

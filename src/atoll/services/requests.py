@@ -149,7 +149,7 @@ class Requests:
                 continue
             due = self._telling.setdefault(policy.name, Due(RETRY_S, RETRY_S))
             if due.start(now):
-                self._outbox.append(TellPolicy(policy.name, policy.uid, status))
+                self._outbox.append(TellPolicy(policy.name, policy.version, status))
 
     def _anew(self) -> bool:
         self._remembered.clear()

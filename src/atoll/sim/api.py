@@ -103,10 +103,11 @@ class FakeCluster:
         self.namespaces[namespace.name] = namespace
         self._tell(Kind.NAMESPACES, namespace)
 
-    def put_policy(self, policy: PolicyObject) -> None:
+    def put_policy(self, policy: PolicyObject) -> PolicyObject:
         """Create one, or write another spec, which is another generation."""
-        self.policies[policy.name] = policy
-        self._tell(Kind.POLICIES, PolicySeen(policy))
+        stored = self.policies[policy.name] = replace(policy, version=self._next())
+        self._tell(Kind.POLICIES, PolicySeen(stored))
+        return stored
 
     def drop_policy(self, name: str) -> None:
         del self.policies[name]
@@ -185,10 +186,10 @@ class FakeCluster:
             case SetPlaced(uid):
                 said = None if effect.placed else (effect.reason, effect.message)
                 return self._patched(uid, lambda pod: replace(pod, placed=said))
-            case TellPolicy(name, uid, status):
+            case TellPolicy(name, version, status):
                 policy = self.policies.get(name)
-                if policy is None or policy.uid != uid:
-                    return PolicyTold(name, "not found, or another UID under the name")
+                if policy is None or policy.version != version:
+                    return PolicyTold(name, "not found, or another version")
                 self.put_policy(replace(policy, status=status))
                 return PolicyTold(name)
 

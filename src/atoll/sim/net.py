@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from atoll.core.effects import ApiEffect, EvictPod, PostBinding, ReadLedger, WriteLedger
+from atoll.core.effects import ApiEffect, EvictPod, PostBinding, ReadLedger, TellPolicy, WriteLedger
 from atoll.core.events import (
     AgentGone,
     BindingUnknown,
@@ -22,6 +22,7 @@ from atoll.core.events import (
     PodNotEvicted,
     PodWriteFailed,
     PolicyGone,
+    PolicyTold,
     ReadFailed,
     Seen,
     ShimGone,
@@ -75,6 +76,8 @@ def unknown(effect: ApiEffect, why: str) -> Outcome:
             return BindingUnknown(grant.owner.uid, node, why)
         case EvictPod(uid):
             return PodNotEvicted(uid, why)
+        case TellPolicy(name):
+            return PolicyTold(name, why)
         case _:
             return PodWriteFailed(effect.uid, why)
 

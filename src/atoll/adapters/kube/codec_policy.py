@@ -37,7 +37,9 @@ def policy_of(policy: wire.PlacementPolicy) -> PolicyObject:
     """
     metadata = policy.metadata
     declared = Declared(_encode(policy.spec).decode(), _spec_of(policy.spec))
-    return PolicyObject(metadata.name, metadata.uid, metadata.generation, declared, _status_of(policy.status))
+    return PolicyObject(
+        metadata.name, metadata.resource_version, metadata.generation, declared, _status_of(policy.status)
+    )
 
 
 def status_patch(effect: TellPolicy, now: datetime) -> bytes:
@@ -53,7 +55,7 @@ def status_patch(effect: TellPolicy, now: datetime) -> bytes:
     )
     text = status.accepted.text if status.accepted else ""
     said = {"conditions": [condition], "inForce": text}
-    return _encode({"metadata": {"uid": effect.uid}, "status": said})
+    return _encode({"metadata": {"resourceVersion": effect.version}, "status": said})
 
 
 def seconds_of(duration: str) -> int:
