@@ -15,8 +15,9 @@ from atoll.adapters.formats.folder import Bundle
 from atoll.adapters.formats.nvidia_smi.render import render_matrix
 from atoll.adapters.snapshot_file import save
 from atoll.cli.app import main
+from atoll.cli.options import Output
 from atoll.cli.topology.document import json_of_list, list_of
-from atoll.cli.topology.show import Output, show
+from atoll.cli.topology.show import show
 from atoll.core.audit.picture import AuditNode, Blind, Picture
 from atoll.core.evidence.machine import Machine
 

@@ -1,6 +1,7 @@
 """The loop around a probe: it ends, and it tidies up when it is interrupted."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -89,6 +90,36 @@ def test_one_that_is_interrupted_takes_its_pods_away_first() -> None:
         )
         await started.wait()
         assert api.pods
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(interrupted())
+
+    assert not api.pods
+
+
+class Losing(FakeProbeApi):
+    """Its list of the first pod takes until it is cancelled, and then answers as if nothing had been."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits = asyncio.Event()
+
+    async def list(self) -> Listed:
+        if self.pods and not self.waits.is_set():
+            self.waits.set()
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+        return await super().list()
+
+
+def test_an_interruption_that_the_client_loses_is_one_all_the_same() -> None:
+    api = Losing()
+
+    async def interrupted() -> None:
+        running = asyncio.create_task(run_probe(Probing((1,), 8, "m"), api, Clock(), lambda _: None, poll_s=0))
+        await api.waits.wait()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running

@@ -13,8 +13,7 @@ from atoll.adapters.kube.codec_inventory import gpu_node_json
 from atoll.adapters.node.looking import NO_GPU
 from atoll.adapters.probe.probe import SYSFS, Probed, probe
 from atoll.cli.ending import FAILED
-from atoll.cli.options import GpuResource, Kubeconfig, LogFormat, object_name, resources_of
-from atoll.cli.topology.show import Output
+from atoll.cli.options import GpuResource, Kubeconfig, LogFormat, Output, object_name, resources_of
 from atoll.core.errors import printable
 from atoll.core.facts import Inventory, Source
 

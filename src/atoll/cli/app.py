@@ -14,6 +14,8 @@ from atoll.cli.audit.probe import audit_probe
 from atoll.cli.audit.verb import audit
 from atoll.cli.demo.verb import demo
 from atoll.cli.ending import to_its_end
+from atoll.cli.explain import explain
+from atoll.cli.plan import plan
 from atoll.cli.serve import serve
 from atoll.cli.shim import shim
 from atoll.cli.topology.publish import topology_publish
@@ -44,6 +46,8 @@ topology = typer.Typer(name="topology", help="What is known of a node's GPUs.", 
 app.command()(demo)
 app.command()(audit)
 app.command("audit probe")(audit_probe)
+app.command()(explain)
+app.command()(plan)
 app.command()(serve)
 app.command()(agent)
 app.command()(shim)

@@ -1,12 +1,14 @@
 """Options and exit codes that several verbs share, so that they read and mean the same everywhere."""
 
+import json
 import re
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import yaml
 
 from atoll.adapters.kube.names import GPU_RESOURCE, NAME_MAX, is_extended_resource, is_object_name
 from atoll.core.errors import quoted
@@ -18,6 +20,22 @@ Kubeconfig = Annotated[
 GpuResource = Annotated[
     list[str] | None, typer.Option(metavar="NAME", help=f"Counts as a GPU; repeatable. Default: {GPU_RESOURCE}.")
 ]
+
+
+class Output(StrEnum):
+    """How a result is printed."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+
+
+def printed(document: dict[str, Any], output: Output) -> str:
+    """Data as text, in ASCII: what a cluster calls things may hold characters that a terminal obeys."""
+    if output is Output.YAML:
+        return yaml.safe_dump(document, sort_keys=False)
+    return json.dumps(document, indent=2) + "\n"
 
 
 class LogFormat(StrEnum):
@@ -53,3 +71,8 @@ def resources_of(given: Sequence[str] | None) -> tuple[str, ...]:
                 param_hint="--gpu-resource",
             )
     return tuple(dict.fromkeys(given or (GPU_RESOURCE,)))
+
+
+AtollNamespace = Annotated[
+    str, typer.Option("--atoll-namespace", metavar="NAME", callback=namespace_name, help="That Atoll's Leases lie in.")
+]

@@ -22,8 +22,8 @@ async def run_probe(
     Raises:
         AtollError: of the API. asyncio.CancelledError: it was cancelled, and has tidied up.
     """
-    interrupted: asyncio.CancelledError | None = None
     said = failures = 0
+    interrupted = False
     while not probing.done:
         try:
             await _perform(probing.step(await api.list(), clock.now()), probing, api, clock)
@@ -38,16 +38,23 @@ async def run_probe(
                 await _remove_all(probing, api)
                 raise
             await asyncio.sleep(poll_s)
-        except asyncio.CancelledError as cancelled:
-            if interrupted is not None:
+        except asyncio.CancelledError:
+            if interrupted:
                 raise  # asked twice
-            interrupted = cancelled
+        # Counted by the task itself: a client may lose the exception when an answer comes in the same moment.
+        if _asked_to_stop() and not interrupted:
+            interrupted = True
             probing.step(Stop(), clock.now())
     if probing.stuck:
         raise AtollError(f"pods {', '.join(probing.stuck)} were deleted and did not go: does their kubelet answer?")
-    if interrupted is not None:
-        raise interrupted
+    if interrupted:
+        raise asyncio.CancelledError
     return probing.got
+
+
+def _asked_to_stop() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def _perform(effects: list[ProbeEffect], probing: Probing, api: ProbeApi, clock: Clock) -> None:

@@ -21,7 +21,7 @@ from atoll.core.events import (
     WatchEvent,
 )
 from atoll.core.facts import PodFacts
-from atoll.core.placement_policy import PlacementPolicy, PolicyObject, status_of
+from atoll.core.placement_policy import PlacementPolicy, PolicyObject, problems_of, status_of
 from atoll.core.reasons import Code
 from atoll.core.request import GpuRequest, InvalidRequest, waiting_for_a_domain
 from atoll.core.resolving import Ruling, in_order, request_under, resolve
@@ -65,6 +65,19 @@ class Requests:
     def policies(self) -> tuple[PlacementPolicy, ...]:
         """Those in force, in order."""
         return self._policies
+
+    @property
+    def objects(self) -> tuple[PolicyObject, ...]:
+        """All of them, whether they are in force or not."""
+        return tuple(self._objects.values())
+
+    def problems(self, policy: PolicyObject) -> tuple[str, ...]:
+        """Why it would not be accepted; empty where it would."""
+        return problems_of(policy.declared.spec, self._declared_partitions())
+
+    def namespace(self, name: str) -> dict[str, str]:
+        """Its labels; none of one that is not known."""
+        return self._namespaces.get(name, {})
 
     def of(self, pod: PodFacts) -> Asked:
         """What the pod asks for now."""

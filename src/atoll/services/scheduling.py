@@ -279,7 +279,7 @@ class Scheduling:
 
     def _take_other(self, event: WatchEvent | PolicyTold, now: float) -> None:
         if self.requests.take(event, now):
-            self._waiting.changed(now)
+            self._waiting.ruled(now)
         if isinstance(event, PolicyTold):
             return
         was_ready = self.ready
@@ -301,7 +301,7 @@ class Scheduling:
 
     def _tick(self, now: float, utc_s: float) -> None:
         if self.requests.tick(utc_s):
-            self._waiting.changed(now)
+            self._waiting.ruled(now)
         self.requests.tell(now)
         self._liveness.tick(now)
         self._ledgers.tick(now)

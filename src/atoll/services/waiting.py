@@ -32,6 +32,8 @@ HELD_S, HELD_EVERY_S = 60.0, 5.0
 MINE_AFTER_S = 10.0
 """How long an instance that does not lead leaves the waking of pods that it refused to the one that does."""
 IN_FLIGHT = inf
+NEVER = -1
+"""A version of the fleet that is none."""
 PLACED_REASON = "Placed"
 
 Candidates = Sequence[str] | None
@@ -126,6 +128,13 @@ class Waiting:
         """Some node's state is another one: a waiter may fit now."""
         if self._changed_at is None:
             self._changed_at = now
+
+    def ruled(self, now: float) -> None:
+        """What waiters ask for is another thing than it was: whatever they were told, they may fit now."""
+        for waiter in self._waiters.values():
+            waiter.version = NEVER
+            self._to_tell[waiter.uid] = None
+        self.changed(now)
 
     def tell(self, now: float) -> None:
         """Write the conditions that say something else than the truth."""

@@ -19,8 +19,7 @@ from atoll.cli.audit.seen import picture_beside
 from atoll.cli.audit.terminal import columns
 from atoll.cli.collector import collector_paused
 from atoll.cli.console import SafeConsole
-from atoll.cli.options import IMAGE, GpuResource, Kubeconfig, namespace_name, object_name, resources_of
-from atoll.cli.topology.show import Output
+from atoll.cli.options import IMAGE, GpuResource, Kubeconfig, Output, namespace_name, object_name, resources_of
 from atoll.core.audit.probing import NoProbe, Probed, ProbeSite, judged, site_of
 from atoll.core.errors import AtollError, quoted
 from atoll.core.probe import NAME_PREFIX, Got

@@ -12,8 +12,7 @@ from atoll.cli.audit.seen import SEEN_HELP, picture_of
 from atoll.cli.audit.terminal import print_report
 from atoll.cli.collector import collector_paused
 from atoll.cli.console import SafeConsole
-from atoll.cli.options import GpuResource, resources_of
-from atoll.cli.topology.show import Output
+from atoll.cli.options import GpuResource, Output, resources_of
 from atoll.core.audit.audit import audit as audited
 from atoll.core.audit.report import Report
 from atoll.core.errors import AtollError

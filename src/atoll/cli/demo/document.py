@@ -5,7 +5,7 @@ from typing import Any
 
 from atoll.cli.demo.scene import NodeScene, PodScene, Scene
 from atoll.cli.demo.script import Case, Played
-from atoll.core.explain import Blocker, Explanation, NodeReason, Remedy
+from atoll.cli.explanations import explanation_document
 from atoll.core.ledger import Grant
 
 API_VERSION = "atoll.dev/v1alpha1"
@@ -27,17 +27,6 @@ def report_of(cases: Iterable[tuple[Case, tuple[Played, ...]]]) -> Document:
 
 def scene_document(scene: Scene) -> Document:
     return {"nodes": [_node(node) for node in scene.nodes], "pods": [_pod(pod) for pod in scene.pods]}
-
-
-def explanation_document(pod: str, explanation: Explanation) -> Document:
-    return {
-        "pod": pod,
-        "code": str(explanation.code),
-        "asked": explanation.asked,
-        "nodes": [_node_reason(node) for node in explanation.nodes],
-        "moreNodes": explanation.more,
-        "cheapest": _remedy(explanation.cheapest),
-    }
 
 
 def _case(case: Case, acts: tuple[Played, ...]) -> Document:
@@ -101,36 +90,3 @@ def _pod(pod: PodScene) -> Document:
         "reason": pod.reason or None,
         "message": pod.message,
     }
-
-
-def _node_reason(node: NodeReason) -> Document:
-    return {
-        "node": node.node,
-        "code": str(node.refusal.code),
-        "scope": str(node.refusal.bound) if node.refusal.bound else None,
-        "free": node.refusal.free,
-        "note": node.refusal.note,
-        "islands": [
-            {
-                "name": island.name,
-                "size": island.size,
-                "free": island.free,
-                "outOfService": island.out,
-                "blockers": [_blocker(blocker) for blocker in island.blockers],
-                "remedy": _remedy(island.remedy),
-            }
-            for island in node.islands
-        ],
-        "unplaced": [_blocker(blocker) for blocker in node.unplaced],
-    }
-
-
-def _blocker(blocker: Blocker) -> Document:
-    return {"namespace": blocker.owner.namespace, "name": blocker.owner.name, "gpus": blocker.gpus}
-
-
-def _remedy(remedy: Remedy | None) -> Document | None:
-    if remedy is None:
-        return None
-    ends = [{"namespace": owner.namespace, "name": owner.name} for owner in remedy.owners]
-    return {"node": remedy.node, "end": ends, "gpus": remedy.gpus}

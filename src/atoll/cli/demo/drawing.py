@@ -7,8 +7,8 @@ from rich.text import Text
 
 from atoll.cli.demo.scene import NodeScene, PodScene, Scene
 from atoll.cli.demo.script import Case, Judged, Played
+from atoll.cli.explanations import explanation_lines, gpus_text
 from atoll.cli.tiles import FREE, WIDTH, Island, Lettering, Tile, draw
-from atoll.core.explain import Blocker, Explanation, IslandReason, NodeReason, Remedy
 from atoll.core.ledger import Grant
 
 INDENT = "   "
@@ -49,24 +49,8 @@ def pod_lines(pods: Iterable[PodScene]) -> Iterator[Text]:
             yield Text(f"{pod.name} runs on {pod.node}: {_grant(pod.grant)}")
 
 
-def explanation_lines(pod: str, explanation: Explanation) -> Iterator[Text]:
-    """Per node and island: what is free, who is in the way, and whose end would let the pod run there."""
-    yield Text(f"why does {pod} wait? It wants {_gpus(explanation.asked)}: {explanation.code}", style="bold")
-    for node in explanation.nodes:
-        yield Text(f"  {node.node}: {node.refusal.code}" + (f"; {node.refusal.note}" if node.refusal.note else ""))
-        rows = [_island_row(island) for island in node.islands]
-        widths = [max(len(row[n]) for row in rows) for n in range(2)] if rows else []
-        for name, free, rest in rows:
-            yield Text(f"    {name:<{widths[0]}}  {free:<{widths[1]}}  {rest}")
-        if unplaced := _unplaced(node):
-            yield Text(f"    {unplaced}")
-    if explanation.more:
-        yield Text(f"  and {explanation.more} more nodes")
-    yield Text(f"  {_cheapest(explanation.cheapest)}", style="bold")
-
-
 def _node(node: NodeScene, letters: Mapping[str, str]) -> Iterator[Text]:
-    yield Text(f"{node.name} ({node.machine}, {_gpus(sum(len(island.gpus) for island in node.islands))})")
+    yield Text(f"{node.name} ({node.machine}, {gpus_text(sum(len(island.gpus) for island in node.islands))})")
     yield from draw(
         Island(
             island.name,
@@ -81,7 +65,7 @@ def _node(node: NodeScene, letters: Mapping[str, str]) -> Iterator[Text]:
 
 def _grant(grant: Grant) -> str:
     where = ", ".join(grant.domains) or "by count only"
-    text = f"{_gpus(grant.count)} in {where}, {grant.policy}"
+    text = f"{gpus_text(grant.count)} in {where}, {grant.policy}"
     if grant.degraded:
         worst = f", worst link {grant.lost.worst_link}" if grant.lost and grant.lost.worst_link else ""
         text += f", degraded: no {grant.scope_bound or 'domain'} had {grant.count} free{worst}"
@@ -90,7 +74,7 @@ def _grant(grant: Grant) -> str:
 
 def _waiting(pod: PodScene, letter: str = "") -> Iterator[Text]:
     first, *more = pod.message.split("\n")
-    yield Text(f"{letter}{pod.name} waits for {_gpus(pod.gpus)}: {first}", style="yellow")
+    yield Text(f"{letter}{pod.name} waits for {gpus_text(pod.gpus)}: {first}", style="yellow")
     yield from (Text(f"{letter and '  '}  {line}", style="yellow") for line in more)
 
 
@@ -98,39 +82,6 @@ def _judged(judged: Judged) -> Text:
     if judged.holds:
         return Text(f"{INDENT}ok    {judged.text}", style="green")
     return Text(f"{INDENT}FAIL  {judged.text}; found: {judged.found}", style="bold red")
-
-
-def _island_row(island: IslandReason) -> tuple[str, str, str]:
-    held = ", ".join(f"{_name(blocker)} ({blocker.gpus})" for blocker in island.blockers)
-    words = [f"held by {held}"] if held else []
-    if island.out:
-        words.append(f"{island.out} out of service")
-    words.append(f"free once {_ends(island.remedy)}" if island.remedy else "no pod's end would help")
-    return island.name, f"{island.free} of {island.size} free", "; ".join(words)
-
-
-def _unplaced(node: NodeReason) -> str:
-    held = ", ".join(f"{_name(blocker)} ({blocker.gpus})" for blocker in node.unplaced)
-    return f"held without known UUIDs by {held}" if held else ""
-
-
-def _cheapest(remedy: Remedy | None) -> str:
-    if remedy is None:
-        return "no pod's end would help"
-    return f"cheapest: it runs on {remedy.node} once {_ends(remedy)} ({_gpus(remedy.gpus)})"
-
-
-def _ends(remedy: Remedy) -> str:
-    names = [owner.name for owner in remedy.owners]
-    return " and ".join(names) + (" ends" if len(names) == 1 else " end")
-
-
-def _name(blocker: Blocker) -> str:
-    return blocker.owner.name
-
-
-def _gpus(count: int) -> str:
-    return f"{count} GPU" if count == 1 else f"{count} GPUs"
 
 
 def _indented(lines: Iterable[Text]) -> Iterator[Text]:

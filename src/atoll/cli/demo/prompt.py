@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from atoll.cli.demo.cluster import Playground
-from atoll.cli.demo.drawing import explanation_lines, pod_lines, scene_lines
+from atoll.cli.demo.drawing import pod_lines, scene_lines
 from atoll.cli.demo.scene import scene_of
+from atoll.cli.explanations import explanation_lines
 from atoll.cli.tiles import Lettering
 from atoll.core.errors import quoted
 

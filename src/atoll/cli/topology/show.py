@@ -1,7 +1,6 @@
 """`atoll topology show`: what files, folders or a live cluster say of nodes' GPUs, and what they do not say."""
 
 import json
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -11,20 +10,12 @@ from rich.console import Console
 
 from atoll.adapters.formats.folder import Bundle
 from atoll.cli.console import SafeConsole
+from atoll.cli.options import Output
 from atoll.cli.topology.document import document_of, json_of_list, list_of
 from atoll.cli.topology.drawing import print_machine, print_machines
 from atoll.cli.topology.given import SHOW_HELP, bundle_from
 from atoll.cli.topology.live import live_bundle
 from atoll.cli.topology.notes import print_blind
-
-
-class Output(StrEnum):
-    """How a result is printed."""
-
-    TABLE = "table"
-    WIDE = "wide"
-    JSON = "json"
-    YAML = "yaml"
 
 
 def topology_show(

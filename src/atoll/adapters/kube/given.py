@@ -1,0 +1,82 @@
+"""Objects that a person gives in files: a pod that is not there yet, a policy that is to be tried."""
+
+from typing import TypeVar
+
+import msgspec
+
+from atoll.adapters.formats.text.documents import Document, documents, items_of
+from atoll.adapters.formats.text.objects import text_at
+from atoll.adapters.formats.text.text import DumpFile, decode
+from atoll.adapters.kube import wire, wire_policy
+from atoll.adapters.kube.codec import pod_facts
+from atoll.adapters.kube.codec_policy import policy_of
+from atoll.adapters.kube.names import API_VERSION
+from atoll.core.errors import DumpError, quoted
+from atoll.core.facts import PodFacts
+from atoll.core.placement_policy import PolicyObject
+
+UID = "given"
+"""Of a pod that the API server has not seen."""
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+def pod_in(file: DumpFile, namespace: str, created: str, resources: tuple[str, ...]) -> PodFacts:
+    """The one pod of a manifest.
+
+    Args:
+        namespace: where it says none. created: now, RFC 3339.
+
+    Raises:
+        DumpError: it has none, several, or one that makes no sense.
+    """
+    pods = _of_kind(file, "v1", "Pod")
+    if len(pods) != 1:
+        raise DumpError(file.name, pods[1].line, 1, found=f"{len(pods)} pods", expected="one")
+    value = pods[0].value
+    metadata = {"namespace": namespace, **value.get("metadata", {})}
+    metadata |= {"uid": UID, "resourceVersion": "", "creationTimestamp": created}
+    metadata.setdefault("name", metadata.get("generateName", ""))
+    pod = _converted(file, pods[0], {**value, "metadata": metadata, "status": {}}, wire.Pod)
+    try:
+        return pod_facts(pod, resources)
+    except ValueError as error:
+        raise _refusal(file, pods[0], error) from None
+
+
+def policies_in(file: DumpFile) -> tuple[PolicyObject, ...]:
+    """Every `PlacementPolicy` of a manifest, at least one.
+
+    Raises:
+        DumpError: it has none, or one that its definition would refuse.
+    """
+    found = []
+    for document in _of_kind(file, API_VERSION, "PlacementPolicy"):
+        try:
+            found.append(policy_of(_converted(file, document, document.value, wire_policy.PlacementPolicy)))
+        except ValueError as error:
+            raise _refusal(file, document, error) from None
+    return tuple(found)
+
+
+def _of_kind(file: DumpFile, version: str, kind: str) -> list[Document]:
+    found = [item for document in documents(decode(file)) for item in items_of(document)]
+    mine = [
+        each for each in found if (text_at(each.value, "apiVersion"), text_at(each.value, "kind")) == (version, kind)
+    ]
+    if not mine:
+        kinds = sorted({text_at(each.value, "kind") or "no kind" for each in found})
+        others = ", ".join(map(quoted, kinds[:8])) or "nothing"
+        raise DumpError(file.name, 0, 0, found=others, expected=f"a {kind} of {version}")
+    return mine
+
+
+def _converted(file: DumpFile, document: Document, value: object, kind: type[T]) -> T:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise _refusal(file, document, error) from None
+
+
+def _refusal(file: DumpFile, document: Document, error: Exception) -> DumpError:
+    return DumpError(file.name, document.line, 1, found=str(error), expected="what the API server takes")

@@ -1,0 +1,131 @@
+"""A cluster as one look has shown it, to ask why pods are where they are and what another policy would make of them.
+
+The same service that decides takes the look in; it leads nothing, so nothing is written.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from atoll.core.books import holds_nothing
+from atoll.core.decide import decide
+from atoll.core.errors import AtollError
+from atoll.core.events import Kind, PolicyGone, PolicySeen, Synced, Tick, WatchEvent
+from atoll.core.explain import Explanation, explain
+from atoll.core.facts import Enforcement, PodFacts
+from atoll.core.ledger import Grant
+from atoll.core.placement_policy import PolicyObject
+from atoll.core.request import GpuRequest, InvalidRequest
+from atoll.core.resolving import Considered, Ruling, considered
+from atoll.core.verdict import Placement, Rejection
+from atoll.services.scheduling import Scheduling
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """One pod: what holds for it, and what becomes of it.
+
+    Attributes:
+        considered: the rules that were looked at, up to the one that holds.
+        request: None where it asks for no GPU.
+        decision: as if the pod was asked for now, its own GPUs being free; None where there is nothing to decide.
+        grant: what a ledger records for it, and on which node; node "" and None where nothing is.
+    """
+
+    pod: PodFacts
+    ruling: Ruling
+    considered: tuple[Considered, ...]
+    request: GpuRequest | InvalidRequest | None
+    decision: Placement | Rejection | None
+    explanation: Explanation | None
+    node: str
+    grant: Grant | None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A pod that would be decided otherwise."""
+
+    before: Story
+    after: Story
+
+
+class Study:
+    def __init__(self, events: Iterable[WatchEvent], utc_s: float) -> None:
+        """
+        Args:
+            events: every object that there is, in any order. utc_s: now, since 1970.
+        """
+        self._service = Scheduling()
+        for event in (*events, *map(Synced, Kind), Tick(utc_s)):
+            self._service.step(event, 0.0)
+
+    @property
+    def pods(self) -> list[PodFacts]:
+        """Those that hold or want GPUs, by namespace and name."""
+        found = (pod for pod in self._service.mirror.pods.values() if not holds_nothing(pod))
+        return sorted(found, key=lambda pod: (pod.namespace, pod.name))
+
+    def pod(self, namespace: str, name: str) -> PodFacts | None:
+        """The pod of that name, the newest where several bear it."""
+        found = (pod for pod in self._service.mirror.pods.values() if (pod.namespace, pod.name) == (namespace, name))
+        return max(found, key=lambda pod: pod.created, default=None)
+
+    def story(self, pod: PodFacts) -> Story:
+        requests, mirror = self._service.requests, self._service.mirror
+        namespace = requests.namespace(pod.namespace)
+        looked_at = tuple(considered(pod, namespace, requests.policies))
+        request, ruling = requests.of(pod), requests.ruling(pod)
+        node, grant = self._recorded(pod)
+        decision, why = None, None
+        if isinstance(request, GpuRequest):
+            snapshot = mirror.fleet.snapshot()
+            for holding in {pod.node, node} - {""}:
+                snapshot = snapshot.without(holding, (pod.uid,))
+            decision = decide(snapshot, request)
+            why = explain(snapshot, request) if isinstance(decision, Rejection) else None
+        return Story(pod, ruling, looked_at, request, decision, why, node, grant)
+
+    def under(self, policies: Iterable[PolicyObject]) -> list[Change]:
+        """The pods that would be decided otherwise if these policies decided, each beside what is there.
+
+        Raises:
+            AtollError: one of them would not be accepted.
+        """
+        pods, requests = self.pods, self._service.requests
+        before = [self.story(pod) for pod in pods]
+        known = {policy.name: policy for policy in requests.objects}
+        tried = [_deciding(policy) for policy in policies]
+        for policy in tried:
+            self._service.step(PolicySeen(policy), 0.0)
+            if problems := requests.problems(policy):
+                raise AtollError(f"PlacementPolicy {policy.name} would not be accepted: {'; '.join(problems)}")
+        after = [self.story(pod) for pod in pods]
+        for policy in tried:
+            old = known.get(policy.name)
+            self._service.step(PolicySeen(old) if old else PolicyGone(policy.name), 0.0)
+        changes = (Change(one, other) for one, other in zip(before, after, strict=True))
+        return [change for change in changes if _outcome(change.before) != _outcome(change.after)]
+
+    def _recorded(self, pod: PodFacts) -> tuple[str, Grant | None]:
+        mirror = self._service.mirror
+        found = ((node, mirror.record(node).of(pod.uid)) for node in mirror.granted_nodes(pod.uid))
+        return next(((node, grant) for node, grant in found if grant and pod.node in ("", node)), ("", None))
+
+
+def _outcome(story: Story) -> object:
+    """What differs between two stories that are worth telling."""
+    request, decision = story.request, story.decision
+    asked = replace(request, containers=()) if isinstance(request, GpuRequest) else request
+    match decision:
+        case Placement():
+            return asked, decision.node, decision.containers, decision.fit.degraded
+        case Rejection():
+            return asked, decision.code
+        case None:
+            return asked
+
+
+def _deciding(policy: PolicyObject) -> PolicyObject:
+    declared = policy.declared
+    spec = replace(declared.spec, enforcement=Enforcement.ENFORCE)
+    return replace(policy, declared=replace(declared, spec=spec), status=None)

@@ -1,0 +1,187 @@
+"""One look at a cluster: which rule holds for a pod, where it is or why it waits, and what another policy would do."""
+
+from dataclasses import replace
+
+import pytest
+
+from atoll.cli.stories import change_document, change_lines, story_document, story_lines
+from atoll.core.errors import AtollError
+from atoll.core.events import ConfigSeen, Event, LedgerSeen, NamespaceSeen, PodSeen, PolicySeen
+from atoll.core.facts import Enforcement, PodFacts, PodOrigin
+from atoll.core.placement_policy import Declared, PolicyObject, PolicyRule, PolicySpec, Settings, Who
+from atoll.core.request import PodAsk, Policy
+from atoll.core.selector import Requirement
+from atoll.services.study import Study
+from tests.services.stage import ENFORCED, gpus, grant, inventory, ledger, node, pod
+
+ML = NamespaceSeen("ml", (("team", "a"),))
+TEAM_A = Who(namespaces=(Requirement("team", "In", ("a",)),))
+TEAM_B = Who(namespaces=(Requirement("team", "In", ("b",)),))
+NOW_S = 1_000.0
+
+
+def policy(name: str, *rules: PolicyRule, **spec: object) -> PolicyObject:
+    return PolicyObject(name, "7", 1, Declared(name, PolicySpec(rules=rules, **spec)))  # type: ignore[arg-type]
+
+
+def restricted(name: str, who: Who = TEAM_A) -> PolicyRule:
+    return PolicyRule(name, who, Settings(policy=Policy.RESTRICTED))
+
+
+def study(*events: Event) -> Study:
+    """A node with two islands of four, of which a pod that runs holds two GPUs each."""
+    held = grant("holder", gpus("n1", 0, 1, 4, 5))
+    there = (node("n1"), inventory("n1"), ConfigSeen(ENFORCED), ML, LedgerSeen(ledger("n1", held)))
+    return Study((*there, PodSeen(pod("holder", 4, node="n1")), *events), NOW_S)  # type: ignore[arg-type]
+
+
+def text(study_: Study, of: PodFacts) -> str:
+    return "\n".join(line.plain for line in story_lines(study_.story(of)))
+
+
+def test_a_pod_that_waits_is_told_its_rule_and_who_is_in_the_way() -> None:
+    waiting = pod("p", 3)
+    seen = study(PodSeen(waiting), PolicySeen(policy("training", restricted("all"))))
+
+    assert text(seen, waiting) == (
+        "ml/p wants 3 GPUs, Restricted, scope NUMANode,Socket,Node\n"
+        "  by PlacementPolicy training, rule all\n"
+        "\n"
+        "why does ml/p wait? It wants 3 GPUs: Fragmented\n"
+        "  n1: Fragmented\n"
+        "    NUMANode 0  2 of 4 free  held by holder (2); free once holder ends\n"
+        "    NUMANode 1  2 of 4 free  held by holder (2); free once holder ends\n"
+        "  cheapest: it runs on n1 once holder ends (4 GPUs)"
+    )
+
+
+def test_a_pod_that_fits_is_told_where_and_with_which_gpus() -> None:
+    given = pod("p", 2)
+
+    assert text(study(), given) == (
+        "ml/p wants 2 GPUs, Preferred, scope NUMANode,Socket,Node\n"
+        "  by what is built in: no PlacementPolicy is for it\n"
+        "\n"
+        "it fits on n1, NUMANode:0\n"
+        "  GPU-n1-2\n"
+        "  GPU-n1-3"
+    )
+
+
+def test_a_pod_that_runs_is_told_what_it_has() -> None:
+    seen = study()
+    holder = seen.pod("ml", "holder")
+    assert holder is not None
+
+    told = story_document(seen.story(holder))
+
+    assert told["outcome"] == {
+        "running": True,
+        "node": "n1",
+        "uuids": ["GPU-n1-0", "GPU-n1-1", "GPU-n1-4", "GPU-n1-5"],
+        "degraded": False,
+        "code": None,
+        "message": "it runs on n1",
+    }
+
+
+def test_rules_that_were_passed_over_say_why_and_shadows_what_they_would() -> None:
+    rules = (
+        policy("other", restricted("b", TEAM_B), priority=2),
+        policy("trial", restricted("a"), priority=1, enforcement=Enforcement.SHADOW),
+    )
+    seen = study(*map(PolicySeen, rules))
+
+    assert story_document(seen.story(pod("p", 2)))["ruling"] == {
+        "policy": None,
+        "rule": None,
+        "shadow": {"policy": "trial", "rule": "a"},
+        "passedOver": [
+            {"policy": "other", "rule": "b", "why": "namespace ml has team=a, it is for team=b"},
+            {"policy": "trial", "rule": "a", "why": "its policy is in shadow"},
+        ],
+    }
+    assert "in shadow: PlacementPolicy trial, rule a would hold instead" in text(seen, pod("p", 2))
+
+
+def test_a_pod_that_says_nonsense_is_told_what_is_wrong() -> None:
+    seen = study()
+    wrong = pod("p", 2, policy="Strict")
+
+    assert "InvalidRequest: atoll.dev/policy: found" in text(seen, wrong)
+    assert story_document(seen.story(wrong))["outcome"]["code"] == "InvalidRequest"
+
+
+def test_a_pod_without_gpus_is_none_of_atoll_s() -> None:
+    plain = replace(pod("p"), ask=PodAsk((), {}))
+
+    assert text(study(), plain) == "ml/p asks for no GPU; Atoll has no say in it"
+
+
+def test_a_pod_that_waits_for_a_whole_island_first_says_until_when() -> None:
+    patient = Settings(policy=Policy.PREFERRED, degrade_after_s=600)
+    waiting = pod("p", 3, created="1970-01-01T00:15:00Z")
+    seen = study(PodSeen(waiting), PolicySeen(policy("patient", PolicyRule("all", TEAM_A, patient))))
+
+    told = text(seen, waiting)
+
+    assert "Preferred, scope NUMANode,Socket,Node, degrades after 600 s" in told
+    assert told.endswith("it takes what there is 600 s after it was created")
+
+
+def test_a_plan_names_who_would_be_decided_otherwise_and_leaves_the_rest_out() -> None:
+    loose, same = pod("loose", 3), pod("same", 1, policy="Restricted")
+    seen = study(PodSeen(loose), PodSeen(same))
+
+    changes = seen.under([policy("training", restricted("all"))])
+
+    lines = [line.plain for line in change_lines(changes)]
+    assert lines == [
+        "ml/loose",
+        (
+            "  now   wants 3 GPUs, Preferred, scope NUMANode,Socket,Node (by built in); it fits on n1, NUMANode:0, "
+            "NUMANode:1, degraded"
+        ),
+        (
+            "  then  wants 3 GPUs, Restricted, scope NUMANode,Socket,Node (by PlacementPolicy training, rule all); "
+            "it waits: Fragmented"
+        ),
+    ]
+    assert [change_document(change)["pod"] for change in changes] == ["ml/loose"]
+
+
+def test_a_plan_tries_a_shadow_policy_as_one_that_decides_and_leaves_the_look_as_it_was() -> None:
+    loose = pod("loose", 3)
+    trial = policy("training", restricted("all"), enforcement=Enforcement.SHADOW)
+    seen = study(PodSeen(loose), PolicySeen(trial))
+    before = story_document(seen.story(loose))
+
+    assert len(seen.under([trial])) == 1
+    assert story_document(seen.story(loose)) == before
+
+
+def test_a_plan_of_a_policy_that_would_not_be_accepted_says_why() -> None:
+    bad = policy("bad", PolicyRule("all", TEAM_A, Settings(partition="gold")))
+
+    with pytest.raises(AtollError, match="PlacementPolicy bad would not be accepted: rule all: no GPUNodeConfig"):
+        study().under([bad])
+
+
+def test_a_pod_that_runs_is_named_too_and_keeps_what_it_has() -> None:
+    split = study()
+
+    (change,) = split.under(
+        [policy("training", PolicyRule("all", TEAM_A, Settings(partition=None, per_container=True)))]
+    )
+
+    assert change.before.pod.name == "holder"
+    assert "it runs, and keeps what it has" in "\n".join(line.plain for line in change_lines([change]))
+
+
+def test_labels_of_the_pod_count_too() -> None:
+    rule = PolicyRule("train", Who(pods=(Requirement("app", "In", ("train",)),)), Settings(policy=Policy.RESTRICTED))
+    labelled = replace(pod("p", 1), origin=PodOrigin(labels=(("app", "train"),)))
+    seen = study(PolicySeen(policy("labels", rule)))
+
+    assert seen.story(labelled).ruling.rule == "train"
+    assert seen.story(pod("q", 1)).ruling.rule == ""
