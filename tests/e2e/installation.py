@@ -76,6 +76,7 @@ class Installation:
             plane.start_scheduler("stock")
         self.scheduler = plane.start_scheduler("gpu-scheduler", self.scheduler_config(profile))
         self.profile = profile
+        self.by_policy = False
 
     def scheduler_config(self, scheduler_name: str = SCHEDULER) -> Json:
         """What `atoll manifests scheduler-config` prints, with the client limits of a test cluster."""
@@ -180,8 +181,13 @@ class Installation:
     # Pods and what became of them.
 
     def pod(self, name: str, gpus: int | Sequence[int], on: Iterable[Box] = (), **more: object) -> Json:
-        """Create a pod for our scheduler that may go to the given boxes only (all, when none is given)."""
+        """Create a pod for our scheduler that may go to the given boxes only (all, when none is given).
+
+        While `by_policy`, what its annotations would say is said by a policy instead.
+        """
         spec: dict[str, object] = dict(more)
+        if self.by_policy and "annotations" in spec:
+            spec["labels"] = {"case": self._rule_for(spec.pop("annotations"))}
         terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [box.name]}]} for box in on]
         if terms:
             required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
@@ -189,6 +195,23 @@ class Installation:
         spec.setdefault("scheduler", self.profile)
         made = fleet.create_pods(self.api, [fleet.gpu_pod(name, gpus, **spec)])  # type: ignore[arg-type]
         return made[0]
+
+    def _rule_for(self, annotations: object) -> str:
+        """The name of a policy that says the same of every pod with the label case=NAME, and is in force."""
+        assert isinstance(annotations, dict)
+        asked = {key.removeprefix("atoll.dev/"): value for key, value in annotations.items()}
+        said = {"policy": asked.pop("policy", None), "scope": asked.pop("scope", "").split(",")}
+        assert not asked, f"no rule is made of {asked}"
+        name = "-".join(["case", *(str(each).lower() for each in [said["policy"], *said["scope"]] if each)])
+        rule = {
+            "name": "all",
+            "match": {"podSelector": {"matchLabels": {"case": name}}},
+            "set": {key: value for key, value in said.items() if value not in (None, [""])},
+        }
+        head = {"apiVersion": "atoll.dev/v1alpha1", "kind": "PlacementPolicy", "metadata": {"name": name}}
+        self.api.apply({**head, "spec": {"rules": [rule]}})
+        self.api.wait_for(f"{KINDS}/placementpolicies/{name}", lambda each: bool(each.get("status", {}).get("inForce")))
+        return name
 
     def bound(self, name: str, timeout_s: float = 30) -> tuple[str, frozenset[str]]:
         """Wait until the pod is bound; its node and the UUIDs that the ledger gave it."""

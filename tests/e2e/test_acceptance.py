@@ -1,5 +1,6 @@
 """The four acceptance cases, on every kind of machine: whole islands, or waiting with the reason."""
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
@@ -21,6 +22,14 @@ MACHINES = {
 
 RESTRICTED = {"atoll.dev/policy": "Restricted"}
 PREFERRED = {"atoll.dev/policy": "Preferred"}
+
+
+@pytest.fixture(params=["annotations", "policies"])
+def cluster(cluster: Installation, request: pytest.FixtureRequest) -> Iterator[Installation]:
+    """Once each pod says what it wants, once a `PlacementPolicy` says it for pods that say nothing."""
+    cluster.by_policy = request.param == "policies"
+    yield cluster
+    cluster.by_policy = False
 
 
 def occupy(cluster: Installation, box: Box, *, keep: dict[int, int]) -> None:
