@@ -127,7 +127,7 @@ def test_every_admission_policy_fails_closed_and_is_in_force_everywhere():
 
     policies = {each["metadata"]["name"]: each["spec"] for each in objects if each["kind"].endswith("Policy")}
     bindings = [each["spec"] for each in objects if each["kind"].endswith("PolicyBinding")]
-    assert list(policies) == ["ledgers.atoll.dev", "answers.atoll.dev", "agents.atoll.dev", "shims.atoll.dev"]
+    assert list(policies) == [f"{whose}.atoll.dev" for whose in ("ledgers", "answers", "policies", "agents", "shims")]
     assert bindings == [{"policyName": name, "validationActions": ["Deny"]} for name in policies]
     assert {policy["failurePolicy"] for policy in policies.values()} == {"Fail"}
     assert {each["apiVersion"] for each in objects} == {"admissionregistration.k8s.io/v1"}

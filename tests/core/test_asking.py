@@ -2,7 +2,7 @@
 
 import pytest
 
-from atoll.core.asking import Terms, request_of
+from atoll.core.asking import Defaults, request_of
 from atoll.core.request import (
     CONTAINERS_MAX,
     ContainerAsk,
@@ -22,7 +22,7 @@ def ask(*gpus: int, **annotations: str) -> PodAsk:
     return PodAsk(tuple(ContainerAsk(f"c{n}", count) for n, count in enumerate(gpus)), words)
 
 
-def valid(pod: PodAsk, defaults: Terms | None = None) -> GpuRequest:
+def valid(pod: PodAsk, defaults: Defaults | None = None) -> GpuRequest:
     request = request_of(pod, defaults) if defaults else request_of(pod)
     assert isinstance(request, GpuRequest), request
     return request
@@ -38,8 +38,8 @@ def test_the_default_goes_by_size():
     assert valid(ask(4)).policy is Policy.RESTRICTED
     assert valid(ask(2, 2)).policy is Policy.RESTRICTED
     assert valid(ask(4)).scopes == DEFAULT_SCOPES
-    assert valid(ask(2), Terms(restricted_from=2, scopes=(Scope.NODE,))).policy is Policy.RESTRICTED
-    assert valid(ask(2), Terms(restricted_from=2, scopes=(Scope.NODE,))).scopes == (Scope.NODE,)
+    assert valid(ask(2), Defaults(restricted_from=2, scopes=(Scope.NODE,))).policy is Policy.RESTRICTED
+    assert valid(ask(2), Defaults(restricted_from=2, scopes=(Scope.NODE,))).scopes == (Scope.NODE,)
 
 
 def test_the_size_of_a_pod_is_its_peak_with_init_reuse():

@@ -29,11 +29,12 @@ _PODS = [
     *(f"pods/{part}" for part in ("binding", "status", "resize", "ephemeralcontainers", "eviction")),
     "bindings",
 ]
+_OURS = ["gpunodes", "gpunodes/status", "gpuledgers", "placementpolicies", "placementpolicies/status"]
 _VERBS = ["get", "create", "update", "patch", "delete"]
 _WIDE = [
     {"apiGroups": [""], "resources": _PODS, "verbs": _VERBS},
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": _VERBS},
-    {"apiGroups": [names.GROUP], "resources": ["gpunodes", "gpunodes/status", "gpuledgers"], "verbs": _VERBS},
+    {"apiGroups": [names.GROUP], "resources": _OURS, "verbs": _VERBS},
 ]
 _RBAC = "rbac.authorization.k8s.io"
 _AS_PERSON = {

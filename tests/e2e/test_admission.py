@@ -180,6 +180,22 @@ def test_books_are_written_by_atoll_and_taken_away_by_who_may_take_all_of_them(
             assert f"'ledgers.atoll.dev' denied request: only {ATOLL} writes GPULedgers" in message
 
 
+@pytest.mark.parametrize("who", ["admin", *PEOPLE, "agent@n1"])
+def test_a_policy_is_put_in_force_by_atoll_alone_and_written_by_whoever_may(scene: Scene, who: str) -> None:
+    policy = {"apiVersion": names.API_VERSION, "kind": "PlacementPolicy", "metadata": {"name": "training"}, "spec": {}}
+    path, status = f"{names.PLACEMENT_POLICIES}/training", {"status": {"inForce": "{}"}}
+    scene.plane.api.create(names.PLACEMENT_POLICIES, policy)
+
+    refused = scene.refusal(who, patches(f"{path}/status", status))
+    written = "" if who == "agent@n1" else scene.refusal(who, patches(path, {"spec": {"priority": 1}}))
+    said = scene.refusal("atoll", patches(f"{path}/status", status))
+
+    scene.plane.api.delete(path)
+    assert "'policies.atoll.dev' denied request: only" in refused or "agent" in who
+    assert refused
+    assert written == said == ""
+
+
 OWN, OTHER = f"{names.GPU_NODES}/n1", f"{names.GPU_NODES}/n2"
 DEVICES = {"status": {"nodeUID": "u", "source": "agent", "devices": [{"index": 0}]}}
 HEARTBEATS = names.leases_path("kube-node-lease")

@@ -27,7 +27,7 @@ VALUE_MAX = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class Defaults:
     """What holds for a pod, as far as it does not say, or may not.
 
     Attributes:
@@ -35,7 +35,7 @@ class Terms:
         policy, partition, service_class: None = nothing is said.
         degrade_after_s: how long a Preferred pod waits for a whole domain first.
         fixed: what a pod may not say otherwise.
-        source: whose terms these are, for people.
+        source: whose these are, for people.
     """
 
     restricted_from: int = 4
@@ -49,27 +49,27 @@ class Terms:
     source: str = ""
 
 
-BUILT_IN = Terms()
+BUILT_IN = Defaults()
 
 
-def request_of(ask: PodAsk, terms: Terms = BUILT_IN) -> GpuRequest | InvalidRequest | None:
+def request_of(ask: PodAsk, defaults: Defaults = BUILT_IN) -> GpuRequest | InvalidRequest | None:
     """What the pod asks for; None when it asks for no GPU."""
     containers = tuple(container for container in ask.containers if container.gpus > 0)
     if not containers:
         return None
     if len(containers) > CONTAINERS_MAX:
         return InvalidRequest(f"{len(containers)} containers ask for GPUs, at most {CONTAINERS_MAX} can; join some")
-    found = _remembered(containers, tuple(ask.annotations.items()), terms)
+    found = _remembered(containers, tuple(ask.annotations.items()), defaults)
     return replace(found, other_devices=True) if ask.other_devices and isinstance(found, GpuRequest) else found
 
 
 @lru_cache(maxsize=512)
 def _remembered(
-    containers: tuple[ContainerAsk, ...], words: tuple[tuple[str, str], ...], terms: Terms
+    containers: tuple[ContainerAsk, ...], words: tuple[tuple[str, str], ...], defaults: Defaults
 ) -> GpuRequest | InvalidRequest:
     """Pods come in series that say the same, and filter asks about each several times."""
     try:
-        return _request(PodAsk(containers, dict(words)), terms)
+        return _request(PodAsk(containers, dict(words)), defaults)
     except _WrongValueError as wrong:
         return InvalidRequest(str(wrong))
 
@@ -89,23 +89,23 @@ class _Said:
     service_class: ServiceClass | None
 
 
-def _request(ask: PodAsk, terms: Terms) -> GpuRequest:
+def _request(ask: PodAsk, defaults: Defaults) -> GpuRequest:
     words = _Words(ask.annotations)
     policy = words.member(POLICY, Policy)
     service_class = words.member(SERVICE_CLASS, ServiceClass)
     per_container = words.flag(PER_CONTAINER)
     scopes = words.scopes(SCOPE)
     said = _Said(policy, scopes, words.text(PARTITION), per_container, service_class)
-    _hold_to(said, terms)
-    scopes, partition = _where(said, terms)
-    policy = _how(said, terms)
-    service_class = service_class or terms.service_class
-    each = terms.per_container if per_container is None else per_container
+    _hold_to(said, defaults)
+    scopes, partition = _where(said, defaults)
+    policy = _how(said, defaults)
+    service_class = service_class or defaults.service_class
+    each = defaults.per_container if per_container is None else per_container
 
     def policy_for(gpus: int) -> Policy:
         if policy is not None:
             return policy
-        return Policy.RESTRICTED if gpus >= terms.restricted_from else Policy.PREFERRED
+        return Policy.RESTRICTED if gpus >= defaults.restricted_from else Policy.PREFERRED
 
     request = GpuRequest(
         containers=ask.containers,
@@ -118,53 +118,55 @@ def _request(ask: PodAsk, terms: Terms) -> GpuRequest:
     )
     request = replace(request, policy=policy_for(request.gpus))
     preferred = Policy.PREFERRED in (request.container_policies or (request.policy,))
-    return replace(request, degrade_after_s=terms.degrade_after_s) if preferred else request
+    return replace(request, degrade_after_s=defaults.degrade_after_s) if preferred else request
 
 
-def _hold_to(said: _Said, terms: Terms) -> None:
-    """Refuse what the pod says otherwise than its terms fix it."""
-    fixed = terms.fixed
-    if terms.partition is not None and Setting.PARTITION in fixed:
+def _hold_to(said: _Said, defaults: Defaults) -> None:
+    """Refuse what the pod says otherwise than it is fixed for it."""
+    fixed = defaults.fixed
+    if defaults.partition is not None and Setting.PARTITION in fixed:
         fixed |= {Setting.SCOPE}
     for setting, key, found, wanted in (
-        (Setting.POLICY, POLICY, said.policy, terms.policy),
-        (Setting.SCOPE, SCOPE, said.scopes, (Scope.PARTITION,) if terms.partition else terms.scopes),
-        (Setting.PARTITION, PARTITION, said.partition, terms.partition),
-        (Setting.PER_CONTAINER, PER_CONTAINER, said.per_container, terms.per_container),
-        (Setting.SERVICE_CLASS, SERVICE_CLASS, said.service_class, terms.service_class),
+        (Setting.POLICY, POLICY, said.policy, defaults.policy),
+        (Setting.SCOPE, SCOPE, said.scopes, (Scope.PARTITION,) if defaults.partition else defaults.scopes),
+        (Setting.PARTITION, PARTITION, said.partition, defaults.partition),
+        (Setting.PER_CONTAINER, PER_CONTAINER, said.per_container, defaults.per_container),
+        (Setting.SERVICE_CLASS, SERVICE_CLASS, said.service_class, defaults.service_class),
     ):
         if setting in fixed and found not in (None, wanted):
             fixes = "leaves that to nobody" if wanted is None else f"fixes it to {_word(wanted)}"
-            raise _WrongValueError(f"{key}: found {quoted(_word(found))}; {terms.source} {fixes}; drop the annotation")
+            raise _WrongValueError(
+                f"{key}: found {quoted(_word(found))}; {defaults.source} {fixes}; drop the annotation"
+            )
 
 
-def _where(said: _Said, terms: Terms) -> tuple[tuple[Scope, ...], str | None]:
+def _where(said: _Said, defaults: Defaults) -> tuple[tuple[Scope, ...], str | None]:
     """Scopes and partition. A pod that names a scope wants no partition that was meant for those that do not say."""
     if said.partition is not None and said.scopes not in (None, (Scope.PARTITION,)):
         found = quoted(_word(said.scopes))
         raise _WrongValueError(f"{PARTITION} implies {SCOPE} Partition, found {found}; drop one of the two")
     partition = said.partition
     if partition is None and said.scopes in (None, (Scope.PARTITION,)):
-        partition = terms.partition
+        partition = defaults.partition
     if partition is not None:
         return (Scope.PARTITION,), partition
-    return said.scopes or terms.scopes, None
+    return said.scopes or defaults.scopes, None
 
 
-def _how(said: _Said, terms: Terms) -> Policy | None:
+def _how(said: _Said, defaults: Defaults) -> Policy | None:
     """The policy, None where the size decides. Class latency means Restricted, whoever names it; a pod that names it is
-    nearer to itself than terms that speak of the policy alone."""
+    nearer to itself than what is said of the policy alone."""
     latency = ServiceClass.LATENCY
-    if latency is not (said.service_class or terms.service_class):
-        return said.policy or terms.policy
+    if latency is not (said.service_class or defaults.service_class):
+        return said.policy or defaults.policy
     if said.policy is Policy.PREFERRED:
-        whose = "" if said.service_class else f", which {terms.source} sets,"
+        whose = "" if said.service_class else f", which {defaults.source} sets,"
         raise _WrongValueError(
             f"{SERVICE_CLASS} latency{whose} means {POLICY} Restricted, found Preferred; drop one of the two"
         )
-    if said.policy is None and terms.policy is Policy.PREFERRED and Setting.POLICY in terms.fixed:
+    if said.policy is None and defaults.policy is Policy.PREFERRED and Setting.POLICY in defaults.fixed:
         raise _WrongValueError(
-            f"{SERVICE_CLASS} latency means {POLICY} Restricted, and {terms.source} fixes it to Preferred; "
+            f"{SERVICE_CLASS} latency means {POLICY} Restricted, and {defaults.source} fixes it to Preferred; "
             "ask for another class"
         )
     return Policy.RESTRICTED

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from atoll.core.asking import BUILT_IN, PARTITION, SERVICE_CLASS, Terms, request_of
+from atoll.core.asking import BUILT_IN, PARTITION, SERVICE_CLASS, Defaults, request_of
 from atoll.core.errors import quoted
 from atoll.core.facts import PodFacts
 from atoll.core.placement_policy import EVERY_SETTING, Limit, PlacementPolicy, PolicyRule, Who
@@ -36,13 +36,13 @@ class Ruling:
         shadow: (policy, rule) that would hold instead if no policy was in shadow, None where it is the same.
     """
 
-    terms: Terms
+    defaults: Defaults
     policy: str = ""
     rule: str = ""
     shadow: tuple[str, str] | None = None
 
     def __str__(self) -> str:
-        return self.terms.source or "built in"
+        return self.defaults.source or "built in"
 
 
 UNRULED = Ruling(BUILT_IN)
@@ -54,7 +54,7 @@ def in_order(policies: Iterable[PlacementPolicy]) -> tuple[PlacementPolicy, ...]
 
 
 def resolve(
-    pod: PodFacts, namespace: Mapping[str, str], policies: Sequence[PlacementPolicy], built_in: Terms = BUILT_IN
+    pod: PodFacts, namespace: Mapping[str, str], policies: Sequence[PlacementPolicy], built_in: Defaults = BUILT_IN
 ) -> Ruling:
     """The one ruling for a pod.
 
@@ -67,7 +67,7 @@ def resolve(
         rule = next((rule for rule in policy.spec.rules if not unmet_by(rule.who, pod, namespace)), None)
         if rule is None:
             continue
-        found = Ruling(_terms(policy.name, rule, built_in), policy.name, rule.name)
+        found = Ruling(_defaults(policy.name, rule, built_in), policy.name, rule.name)
         first = first or found
         if not policy.shadow:
             real = found
@@ -95,7 +95,7 @@ def request_under(
     ruling: Ruling, pod: PodFacts, namespace: Mapping[str, str], policies: Sequence[PlacementPolicy]
 ) -> GpuRequest | InvalidRequest | None:
     """What the pod asks for under its ruling, or why it may not; None when it asks for no GPU."""
-    request = request_of(pod.ask, ruling.terms)
+    request = request_of(pod.ask, ruling.defaults)
     if isinstance(request, GpuRequest):
         why = _beyond_limits(request, pod, namespace, policies)
         if why:
@@ -138,9 +138,9 @@ def _not_met(term: Requirement, labels: Mapping[str, str], whose: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _terms(policy: str, rule: PolicyRule, built_in: Terms) -> Terms:
+def _defaults(policy: str, rule: PolicyRule, built_in: Defaults) -> Defaults:
     said = rule.settings
-    return Terms(
+    return Defaults(
         restricted_from=built_in.restricted_from,
         scopes=said.scopes or built_in.scopes,
         policy=said.policy,

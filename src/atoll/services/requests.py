@@ -7,7 +7,7 @@ decided like a Restricted one until that time has passed since it was created; i
 from dataclasses import dataclass
 from datetime import datetime
 
-from atoll.core.asking import BUILT_IN, Terms
+from atoll.core.asking import BUILT_IN, Defaults
 from atoll.core.effects import Effect, Report, TellPolicy
 from atoll.core.events import (
     ConfigGone,
@@ -48,7 +48,7 @@ class Judged:
 class Requests:
     """Args: built_in: what holds for a pod that no policy is for."""
 
-    def __init__(self, outbox: list[Effect], built_in: Terms = BUILT_IN) -> None:
+    def __init__(self, outbox: list[Effect], built_in: Defaults = BUILT_IN) -> None:
         self._outbox = outbox
         self._built_in = built_in
         self._namespaces: dict[str, dict[str, str]] = {}

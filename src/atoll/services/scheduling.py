@@ -7,7 +7,7 @@ none; filter remembers whom it refused, so that a later step can say so on the p
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from atoll.core.asking import BUILT_IN, Terms
+from atoll.core.asking import BUILT_IN, Defaults
 from atoll.core.effects import AnswerBind, Effect, Report
 from atoll.core.events import (
     BindAbandoned,
@@ -71,7 +71,7 @@ class Statistics:
 class Scheduling:
     """One instance of the service. Several may run at once: whatever they do is fenced by the ledgers' versions."""
 
-    def __init__(self, built_in: Terms = BUILT_IN) -> None:
+    def __init__(self, built_in: Defaults = BUILT_IN) -> None:
         self._outbox: list[Effect] = []
         self._mirror = Mirror()
         self.requests = Requests(self._outbox, built_in)

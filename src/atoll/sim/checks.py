@@ -6,7 +6,6 @@ wrong step is found where it is taken and not where it hurts.
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from atoll.core.asking import request_of
 from atoll.core.books import holds_nothing
 from atoll.core.events import Kind, LedgerSeen, NodeGone, PodGone, PodSeen, WatchEvent
 from atoll.core.facts import PodFacts
@@ -17,6 +16,7 @@ from atoll.core.topology import NodeTopology
 from atoll.sim.api import FakeCluster
 from atoll.sim.clock import Timeline
 from atoll.sim.net import Marks
+from atoll.sim.policies import Rulings
 
 SEEN_S = 8.0
 """A watch may lag, drop and list anew for so long before an instance knows of a deletion."""
@@ -43,6 +43,7 @@ class Checks:
         self._replaced: set[str] = set()  # nodes of a second life: the service may not have seen it yet
         self._granted_at: dict[str, float] = {}
         self._disturbed: dict[str, float] = {}  # node -> when something happened there that nobody could foresee
+        self._rulings = Rulings(cluster, timeline, KNOWN_BY_ALL_S)
         cluster.watchers.insert(0, self._told)
 
     def _told(self, _: Kind, event: WatchEvent) -> None:
@@ -116,11 +117,13 @@ class Checks:
     def _granted(self, grant: Grant, node: str) -> None:
         """A new grant keeps the contract, judged by the real machine."""
         pod = self._cluster.pods.get(grant.owner.uid)
-        request = request_of(pod.ask) if pod else None
-        promised = grant.policy is Policy.RESTRICTED and grant.enforced and isinstance(request, GpuRequest)
+        if pod is None or not grant.count:
+            return
+        request = self._wish(grant, pod)
+        promised = request.policy is Policy.RESTRICTED and grant.enforced
         if promised and not grant.uuids_known and not grant.candidates:
             raise Violation(f"3: Restricted {grant.owner.uid} was granted by count on {node}")
-        if not isinstance(request, GpuRequest) or not grant.uuids_known:
+        if not grant.uuids_known:
             return
         if len(grant.uuids) != request.gpus:
             raise Violation(f"4: {grant.owner.uid} asked for {request.gpus} and was granted {sorted(grant.uuids)}")
@@ -135,6 +138,24 @@ class Checks:
                 raise Violation(f"3: {grant.owner.uid} may get {sorted(candidate)} on {node}, over several domains")
         if not whole and not grant.degraded:
             raise Violation(f"3: the grant of {grant.owner.uid} spans domains and is not recorded as degraded")
+
+    def _wish(self, grant: Grant, pod: PodFacts) -> GpuRequest:
+        """What the pod was taken to ask for: what the grant says, if some rule of the last while says so."""
+        asked = self._rulings.asked(pod)
+        same = [each for each in asked if self._is_said(grant, each)]
+        if not same:
+            raise Violation(
+                f"3: {pod.uid} was granted as {grant.policy} {grant.scopes_asked}, no rule says so: {asked}"
+            )
+        # A pod that is patient may have been taken for one that is not any more, once it may.
+        request = same[-1]
+        self._marks["a patient pod got a whole domain"] += request.patient
+        self._marks["degraded when its patience was over"] += bool(request.degrade_after_s) and grant.degraded
+        return request
+
+    def _is_said(self, grant: Grant, request: GpuRequest) -> bool:
+        policy = Policy.PREFERRED if request.patient else request.policy
+        return (grant.policy, grant.scopes_asked) == (policy, request.scopes)
 
     def _pod_bound_by_us(self, pod: PodFacts) -> None:
         node, grant = self._cluster.allocations[pod.uid]
@@ -177,10 +198,9 @@ class Checks:
             return
         if frozenset(uuids) not in map(frozenset, grant.candidates):
             raise Violation(f"2: {pod.uid} got {sorted(uuids)} on {node}, which is none of its candidates")
-        request = request_of(pod.ask)
-        if grant.policy is Policy.RESTRICTED and isinstance(request, GpuRequest):
+        if grant.policy is Policy.RESTRICTED:
             self._marks["observed a Restricted pod"] += 1
-            if not in_one_domain(self._machines[node], uuids, request.scopes, request.gpus):
+            if not in_one_domain(self._machines[node], uuids, grant.scopes_asked, grant.count):
                 raise Violation(f"3: Restricted {pod.uid} got {sorted(uuids)} on {node}, over several domains")
 
     def commanded(self, pod: PodFacts, uuids: frozenset[str]) -> None:
@@ -189,13 +209,12 @@ class Checks:
         if grant is None or not grant.enforced:
             self.disturbed(pod.node)
             return
-        request = request_of(pod.ask)
-        if grant.policy is Policy.RESTRICTED and grant.uuids_known and isinstance(request, GpuRequest):
+        if grant.policy is Policy.RESTRICTED and grant.uuids_known:
             self._marks["commanded a Restricted pod"] += 1
             self._marks["pods changed places"] += uuids != grant.uuids and not grant.candidates
             self._marks["the hints moved a pod"] += uuids != grant.uuids and bool(grant.candidates)
             self._marks["a commanded pod had candidates"] += bool(grant.candidates)
-            if not in_one_domain(self._machines[pod.node], uuids, request.scopes, request.gpus):
+            if not in_one_domain(self._machines[pod.node], uuids, grant.scopes_asked, grant.count):
                 raise Violation(f"3: Restricted {pod.uid} got {sorted(uuids)} on {pod.node}, over several domains")
 
     def failed(self, pod: PodFacts) -> None:

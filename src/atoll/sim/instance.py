@@ -10,6 +10,7 @@ from atoll.services.scheduling import Scheduling
 from atoll.sim.api import FakeCluster
 from atoll.sim.clock import Timeline
 from atoll.sim.net import Marks, Requests, Watch, Weather
+from atoll.sim.policies import EPOCH_S
 
 TICK_S = 0.5
 BIND_TIMEOUT_S = 1.0
@@ -107,7 +108,7 @@ class Instance:
 
     def _tick(self, life: int) -> None:
         if life == self._life:
-            self._feed(Tick(), life)
+            self._feed(Tick(EPOCH_S + self._timeline.now), life)
             self._timeline.after(TICK_S, lambda: self._tick(life))
 
     def _feed(self, event: Event, life: int) -> None:

@@ -11,10 +11,11 @@ from atoll.core.request import ContainerAsk, ContainerKind, PodAsk
 from atoll.sim.api import FakeCluster
 from atoll.sim.clock import Timeline
 from atoll.sim.kube import SCHEDULER, FakeKubelets, Pool
+from atoll.sim.policies import NAMESPACE, OTHERS, moment
 
 ARRIVALS_S = 30.0
 FOREVER_S = 100_000.0
-OTHERS = "other-scheduler"
+OTHER_SCHEDULER = "other-scheduler"
 
 
 class Load:
@@ -58,14 +59,14 @@ class Load:
             self._pool.selects[uid] = frozenset(rng.sample(sorted(self._cluster.nodes) or ["n0"], 1))
         pod = PodFacts(
             uid=uid,
-            namespace="ml",
+            namespace=NAMESPACE,
             name=f"p{n}",
             version="",
             ask=ask,
             scheduler=SCHEDULER,
             gated=rng.random() < 0.05,
             nominated_node=rng.choice(("", "", "", "n1")),
-            created=f"{self._timeline.now:012.4f}",
+            created=moment(self._timeline.now),
         )
         self._cluster.put_pod(pod)
         if pod.gated:
@@ -83,7 +84,7 @@ class Load:
         names = [name for name in self._cluster.nodes if self._fits(name, ask.containers[0].gpus)]
         if names:
             node = rng.choice(names)
-            self._cluster.put_pod(PodFacts(uid, "others", uid, "", ask, node=node, scheduler=OTHERS))
+            self._cluster.put_pod(PodFacts(uid, OTHERS, uid, "", ask, node=node, scheduler=OTHER_SCHEDULER))
 
     def _fits(self, node: str, gpus: int) -> bool:
         there = (pod for pod in self._cluster.pods.values() if pod.node == node and not pod.ended)

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields, replace
 
-from atoll.core.asking import request_of
 from atoll.core.effects import ReadPod, Report
 from atoll.core.events import AgentSeen, Event, LeadershipChanged, Tick
 from atoll.core.facts import Enforcement, Hints, NodeConfigObject, NodeFacts, OnViolation, PodFacts
@@ -28,6 +27,7 @@ from atoll.sim.load import Load, pending
 from atoll.sim.machines import machine
 from atoll.sim.net import Marks
 from atoll.sim.node_side import NodeSide
+from atoll.sim.policies import EPOCH_S, Policies
 
 CHAOS_S, HEALED_S, QUIET_S = 45.0, 240.0, 8.0
 OBSERVED_SHARE, COMMANDED_SHARE = 0.4, 0.35
@@ -92,7 +92,9 @@ class World:
             self.marks,
         )
         self.load = Load(self.cluster, self.timeline, self.chance["load"], self.kubelets, self.pool)
+        self.policies = Policies(self.cluster, self.timeline, self.chance["policies"])
         self._build()
+        self.policies.start(CHAOS_S)
         self.faults.start(CHAOS_S)
         self.load.start()
 
@@ -191,7 +193,7 @@ class World:
         found = []
         for pod in pending(self.cluster):
             names = self.scheduler.candidates(pod)
-            request = request_of(pod.ask)
+            request = leader.requests.of(pod)
             if names and isinstance(request, GpuRequest) and leader.mirror.fleet.filter(request, names).passed:
                 found.append(pod)
         return found
@@ -211,7 +213,7 @@ class World:
     def _must_equal_a_rebuild(self) -> None:
         """A service that starts now knows exactly the same, and finds nothing to do."""
         fresh = Scheduling()
-        events: list[Event] = [LeadershipChanged(leading=True), *self.cluster.everything(), Tick()]
+        events: list[Event] = [LeadershipChanged(leading=True), *self.cluster.everything(), Tick(EPOCH_S)]
         # Agents and shims speak once more: only then a service that starts believes that an owner has left the node.
         now, told = str(self.cluster.revision + 1), self.cluster.inventories
         last: list[Event] = [

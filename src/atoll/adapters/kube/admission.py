@@ -6,6 +6,7 @@ often wider than they should be. What is prevented then:
 - A stranger edits a `GPULedger`, and a GPU is granted twice or its node closed. Only the scheduler side writes them.
 - A pod claims a grant that it never got, or loses sight of its own, for whoever reads annotations: by its template, an
   update, its status, or a Binding. Only the scheduler side sets, changes or removes what Atoll answers.
+- Somebody puts a placement policy in force that nobody accepted, by its status. Only the scheduler side writes that.
 - One node that was broken into speaks for all: with its agent's token it tells other nodes' GPUs, or that a dead agent
   lives. An agent writes the objects of the node that its token names, and deletes none; a shim, its Lease alone.
 
@@ -28,7 +29,9 @@ from atoll.adapters.kube.names import ANSWERED, GROUP, agent_lease, shim_lease
 NODE_CLAIM = "authentication.kubernetes.io/node-name"
 """In the tokens that the kubelet fetches for a pod: the node that the pod is on."""
 
-LEDGERS, ANSWERS, AGENTS, SHIMS = (f"{whose}.{GROUP}" for whose in ("ledgers", "answers", "agents", "shims"))
+LEDGERS, ANSWERS, POLICIES, AGENTS, SHIMS = (
+    f"{whose}.{GROUP}" for whose in ("ledgers", "answers", "policies", "agents", "shims")
+)
 _API_VERSION = "admissionregistration.k8s.io/v1"
 _WRITES = ["CREATE", "UPDATE", "DELETE"]
 _USER = "request.userInfo.?username.orValue('')"
@@ -57,6 +60,7 @@ def admission(
     policies = [
         _ledgers(scheduler_side),
         _answers(scheduler_side),
+        _policy_statuses(scheduler_side),
         _agents(namespace, agent),
         _shims(namespace, shim),
     ]
@@ -98,6 +102,15 @@ def _answers(scheduler_side: str) -> Manifest:
         conditions={"answered": answered, "not-the-scheduler-side": f"{_USER} != {_text(scheduler_side)}"},
         variables={"before": _annotations("oldObject"), "after": _annotations("object")},
         validations=[_validation(unchanged, message)],
+    )
+
+
+def _policy_statuses(scheduler_side: str) -> Manifest:
+    return _policy(
+        POLICIES,
+        rules=[_rule(GROUP, ["placementpolicies/status"], ["UPDATE"])],
+        conditions={"not-the-scheduler-side": f"{_USER} != {_text(scheduler_side)}"},
+        validations=[_validation("false", f"only {scheduler_side} says which placement policy is in force")],
     )
 
 
