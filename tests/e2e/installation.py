@@ -54,19 +54,22 @@ class Box:
 class Installation:
     """Everything Atoll needs on one control plane."""
 
-    def __init__(self, plane: ControlPlane, *, one_scheduler: bool = False) -> None:
+    def __init__(self, plane: ControlPlane, *, one_scheduler: bool = False, webhook: bool = False) -> None:
         """Install on a control plane that is up.
 
         Args:
             plane: the control plane, without schedulers.
             one_scheduler: put our extender into the cluster's only scheduler instead of a second one.
+            webhook: answer admission calls, too, and be registered for them.
         """
         self.plane, self.api = plane, plane.api
         self.certificates = plane.folder / "certificates"
         self.port = free_port()
+        self.webhook_port = free_port() if webhook else 0
         self.replicas = itertools.count()
         plane.apply(atoll("manifests", "crds"))
-        plane.apply(atoll("manifests", "rbac", "--namespace", NAMESPACE, "--service-account", ACCOUNT))
+        rbac = ["manifests", "rbac", "--namespace", NAMESPACE, "--service-account", ACCOUNT]
+        plane.apply(atoll(*rbac, *(["--webhook"] if webhook else [])))
         self.admission = atoll("manifests", "admission", "--namespace", NAMESPACE, "--service-account", ACCOUNT)
         plane.apply(self.admission)
         self.kubeconfig = plane.service_account(ACCOUNT, NAMESPACE)
@@ -76,6 +79,8 @@ class Installation:
             plane.start_scheduler("stock")
         self.scheduler = plane.start_scheduler("gpu-scheduler", self.scheduler_config(profile))
         self.profile = profile
+        if webhook:
+            plane.apply(atoll("manifests", "webhook", "--url", f"https://{LOOPBACK}:{self.webhook_port}"))
         self.by_policy = False
 
     def scheduler_config(self, scheduler_name: str = SCHEDULER) -> Json:
@@ -97,6 +102,8 @@ class Installation:
         listen = f"{LOOPBACK}:{port or self.port}"
         command: list[str | Path] = [*ATOLL, "serve", "--kubeconfig", self.kubeconfig, "--listen", listen]
         command += ["--cert-dir", self.certificates, "--namespace", NAMESPACE]
+        if self.webhook_port:
+            command += ["--webhook", f"{LOOPBACK}:{self.webhook_port}", "--webhook-scheduler", SCHEDULER]
         variables |= {"ATOLL_FAULT": fault} if fault else {}
         command = ["env", *(f"{name}={value}" for name, value in variables.items()), *command]
         piece = self.plane.run(f"serve-{next(self.replicas)}", command)

@@ -107,6 +107,17 @@ class Api:
     def create(self, path: str, body: Json) -> Json:
         return self.call("POST", path, body)
 
+    def warned(self, path: str, body: Json) -> list[str]:
+        """Create; what the server warns of."""
+        sent = msgspec.json.encode(body)
+        response, answer = self._once("POST", path, sent, {**self._headers, "Content-Type": "application/json"})
+        if response.status >= http.HTTPStatus.BAD_REQUEST:
+            raise ApiError("POST", path, response.status, answer)
+        return [
+            each.partition('"')[2].rpartition('"')[0].replace('\\"', '"')
+            for each in response.headers.get_all("Warning") or ()
+        ]
+
     def replace(self, path: str, body: Json) -> Json:
         return self.call("PUT", path, body)
 

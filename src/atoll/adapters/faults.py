@@ -16,6 +16,7 @@ from math import isfinite
 from atoll.core.effects import (
     ApiEffect,
     EvictPod,
+    KeepRegistration,
     PostBinding,
     ReadLedger,
     ReadPod,
@@ -210,7 +211,7 @@ class FaultyApi:
                 return (Point.BEFORE_POD_READ,), (), ()
             case RewritePod():
                 return (Point.WHILE_NUDGING,), (), (Point.AFTER_NUDGING,)
-            case EvictPod() | TellPolicy():
+            case EvictPod() | TellPolicy() | KeepRegistration():
                 return (), (), ()
             case SetPlaced():
                 return (Point.WHILE_SETTING_PLACED,), (), (Point.AFTER_SETTING_PLACED,)

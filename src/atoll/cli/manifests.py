@@ -10,6 +10,8 @@ from atoll.adapters.kube import admission as policies
 from atoll.adapters.kube import manifests as made
 from atoll.adapters.kube import manifests_agent as node_side
 from atoll.adapters.kube import manifests_shim as command_mode
+from atoll.adapters.kube import manifests_webhook as registered
+from atoll.adapters.kube.names import is_object_name
 from atoll.cli.options import IMAGE, GpuResource, namespace_name, object_name, resources_of
 from atoll.core.errors import quoted
 
@@ -20,7 +22,7 @@ app = typer.Typer(name="manifests", help="Print what an installation applies, as
 
 @app.command()
 def crds() -> None:
-    """Print the custom resource definitions: GPUNode, GPUNodeConfig, GPULedger."""
+    """Print the custom resource definitions: GPUNode, GPUNodeConfig, GPULedger, PlacementPolicy."""
     typer.echo("---\n".join(made.crd_texts().values()), nl=False)
 
 
@@ -32,9 +34,48 @@ def rbac(
     service_account: Annotated[
         str, typer.Option(metavar="NAME", callback=object_name, help="As which `atoll serve` runs.")
     ] = made.SERVICE_ACCOUNT,
+    webhook: Annotated[  # noqa: FBT002 - a flag of the command line
+        bool, typer.Option("--webhook", help="It is started with --webhook, too.")
+    ] = False,
 ) -> None:
     """Print the service account of `atoll serve` and exactly the roles it needs."""
-    typer.echo(made.yaml_of(made.rbac(namespace, service_account)), nl=False)
+    typer.echo(made.yaml_of(made.rbac(namespace, service_account, webhook=webhook)), nl=False)
+
+
+@app.command()
+def webhook(
+    url: Annotated[
+        str | None, typer.Option(metavar="URL", help="Where the API server reaches `atoll serve --webhook`.")
+    ] = None,
+    service: Annotated[
+        str | None,
+        typer.Option(metavar="NAMESPACE/NAME[:PORT]", help="The Service before it, where it runs in the cluster."),
+    ] = None,
+    gpu_resource: GpuResource = None,
+) -> None:
+    """Print the registrations of the webhook: for pods with GPUs, and for warnings about workloads with GPUs.
+
+    `atoll serve --webhook` fills in its CA, unless cert-manager does, and keeps the failure policy in step: Ignore
+    until some pool is enforced, Fail from then on.
+    """
+    if (url is None) == (service is None):
+        raise typer.BadParameter("found " + ("neither" if url is None else "both") + "; give --url or --service")
+    if url is not None:
+        _check_url(url, "the webhook", "--url")
+    objects = registered.webhook(
+        {"url": url} if url else {"service": _service(service or "")}, resources=resources_of(gpu_resource)
+    )
+    typer.echo(made.yaml_of(objects), nl=False)
+
+
+def _service(given: str) -> dict[str, object]:
+    where, _, port = given.partition(":")
+    namespace, slash, name = where.partition("/")
+    if not slash or not is_object_name(namespace) or not is_object_name(name) or not (port or "443").isdecimal():
+        raise typer.BadParameter(
+            f"found {quoted(given)}; wanted is NAMESPACE/NAME or NAMESPACE/NAME:PORT", param_hint="--service"
+        )
+    return {"namespace": namespace, "name": name, "port": int(port or 443)}
 
 
 @app.command()
@@ -190,7 +231,7 @@ def scheduler_config(
     gpu_resource: GpuResource = None,
 ) -> None:
     """Print the KubeSchedulerConfiguration of a stock kube-scheduler for GPU pods."""
-    _check_url(extender_url)
+    _check_url(extender_url, "the extender", "--extender-url")
     if not cert_dir:
         raise typer.BadParameter("found no folder; give that of `atoll serve --cert-dir`", param_hint="--cert-dir")
     config = made.scheduler_config(
@@ -199,10 +240,10 @@ def scheduler_config(
     typer.echo(made.yaml_of([config]), nl=False)
 
 
-def _check_url(given: str) -> None:
-    """Refuse what kube-scheduler would take and never reach."""
+def _check_url(given: str, what: str, option: str) -> None:
+    """Refuse what would be taken and never reached."""
     if not given.startswith("https://"):
-        raise typer.BadParameter(f"found {quoted(given)}; the extender speaks https only", param_hint="--extender-url")
+        raise typer.BadParameter(f"found {quoted(given)}; {what} speaks https only", param_hint=option)
     try:
         url = urlsplit(given)
         whole = bool(url.hostname) and url.port != 0 and not re.search(r"\s", given)
@@ -211,5 +252,5 @@ def _check_url(given: str) -> None:
     if not whole or url.path not in {"", "/"} or url.query or url.fragment:
         raise typer.BadParameter(
             f"found {quoted(given)}; wanted is https://HOST:PORT, e.g. https://127.0.0.1:8443",
-            param_hint="--extender-url",
+            param_hint=option,
         )

@@ -30,6 +30,13 @@ def serve(
         list[str] | None,
         typer.Option(metavar="NAME", help="A further name of the server certificate, e.g. a Service's; repeatable."),
     ] = None,
+    webhook: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Answer admission calls there (`atoll manifests webhook`)."),
+    ] = None,
+    webhook_scheduler: Annotated[
+        str, typer.Option(metavar="NAME", help="The schedulerName that GPU pods get there which name none.")
+    ] = "",
     log_format: Annotated[LogFormat, typer.Option(help="Logs go to standard error.")] = LogFormat.JSON,
 ) -> None:
     """Answer kube-scheduler: whole islands, or wait and be told why. Runs until SIGTERM.
@@ -37,7 +44,10 @@ def serve(
     /healthz and /readyz need no client certificate; everything else does. Exit code 0 after a stop, 1 when it cannot be
     started as told or fails.
     """
-    host, port = _address(listen)
+    host, port = _address(listen, "--listen")
+    if webhook_scheduler and webhook is None:
+        raise typer.BadParameter("found no --webhook; it is the webhook that sets it", param_hint="--webhook-scheduler")
+    asked_at = None if webhook is None else _address(webhook, "--webhook")
     # Imported here, since the other verbs should not wait half a second for servers and clients that they do not use.
     from atoll.adapters.faults import VARIABLE  # noqa: PLC0415
     from atoll.cli.serving import run  # noqa: PLC0415
@@ -52,14 +62,16 @@ def serve(
         resources=resources_of(gpu_resource),
         dns_names=tuple(dns_name or ()),
         fault=os.environ.get(VARIABLE, ""),
+        webhook=asked_at,
+        scheduler=object_name(webhook_scheduler) if webhook_scheduler else "",
     )
     if not run(wired.serve(settings), json_logs=log_format is LogFormat.JSON):
         raise typer.Exit(FAILED)
 
 
-def _address(listen: str) -> tuple[str, int]:
+def _address(listen: str, option: str) -> tuple[str, int]:
     host, colon, port = listen.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not (colon and host and port.isascii() and port.isdigit() and int(port) <= PORT_MAX):
-        raise typer.BadParameter(f"{quoted(listen)} is not HOST:PORT, e.g. 127.0.0.1:8443", param_hint="--listen")
+        raise typer.BadParameter(f"{quoted(listen)} is not HOST:PORT, e.g. 127.0.0.1:8443", param_hint=option)
     return host, int(port)

@@ -21,6 +21,9 @@ SCOPE = "atoll.dev/scope"
 PARTITION = "atoll.dev/partition"
 PER_CONTAINER = "atoll.dev/per-container"
 SERVICE_CLASS = "atoll.dev/service-class"
+ASKED = (POLICY, SCOPE, PARTITION, PER_CONTAINER, SERVICE_CLASS)
+RULED = "atoll.dev/ruled"
+"""By which rule some of these were written into the pod when it was made: `POLICY/RULE: policy,scope`."""
 
 VALUE_MAX = 256
 """Characters of an annotation that are read; every legal list of scopes is far shorter."""
@@ -50,6 +53,13 @@ class Defaults:
 
 
 BUILT_IN = Defaults()
+
+
+def filled_keys(annotations: Mapping[str, str]) -> frozenset[str]:
+    """The annotations that a rule wrote, by the pod's own account. They hold like the pod's own words as long as no
+    rule fixes something else, so it wins nobody anything to pretend."""
+    names = annotations.get(RULED, "").rpartition(": ")[2].split(",")
+    return frozenset(key for key in ASKED if key.partition("/")[2] in names)
 
 
 def request_of(ask: PodAsk, defaults: Defaults = BUILT_IN) -> GpuRequest | InvalidRequest | None:
@@ -96,7 +106,7 @@ def _request(ask: PodAsk, defaults: Defaults) -> GpuRequest:
     per_container = words.flag(PER_CONTAINER)
     scopes = words.scopes(SCOPE)
     said = _Said(policy, scopes, words.text(PARTITION), per_container, service_class)
-    _hold_to(said, defaults)
+    said = _held_to(said, defaults, filled_keys(ask.annotations))
     scopes, partition = _where(said, defaults)
     policy = _how(said, defaults)
     service_class = service_class or defaults.service_class
@@ -121,23 +131,29 @@ def _request(ask: PodAsk, defaults: Defaults) -> GpuRequest:
     return replace(request, degrade_after_s=defaults.degrade_after_s) if preferred else request
 
 
-def _hold_to(said: _Said, defaults: Defaults) -> None:
-    """Refuse what the pod says otherwise than it is fixed for it."""
+def _held_to(said: _Said, defaults: Defaults, filled: frozenset[str]) -> _Said:
+    """Refuse what the pod says otherwise than it is fixed for it; what an earlier rule wrote there is dropped."""
     fixed = defaults.fixed
     if defaults.partition is not None and Setting.PARTITION in fixed:
         fixed |= {Setting.SCOPE}
-    for setting, key, found, wanted in (
-        (Setting.POLICY, POLICY, said.policy, defaults.policy),
-        (Setting.SCOPE, SCOPE, said.scopes, (Scope.PARTITION,) if defaults.partition else defaults.scopes),
-        (Setting.PARTITION, PARTITION, said.partition, defaults.partition),
-        (Setting.PER_CONTAINER, PER_CONTAINER, said.per_container, defaults.per_container),
-        (Setting.SERVICE_CLASS, SERVICE_CLASS, said.service_class, defaults.service_class),
+    scopes = (Scope.PARTITION,) if defaults.partition else defaults.scopes
+    for setting, key, name, wanted in (
+        (Setting.POLICY, POLICY, "policy", defaults.policy),
+        (Setting.SCOPE, SCOPE, "scopes", scopes),
+        (Setting.PARTITION, PARTITION, "partition", defaults.partition),
+        (Setting.PER_CONTAINER, PER_CONTAINER, "per_container", defaults.per_container),
+        (Setting.SERVICE_CLASS, SERVICE_CLASS, "service_class", defaults.service_class),
     ):
+        found = getattr(said, name)
         if setting in fixed and found not in (None, wanted):
+            if key in filled:
+                said = replace(said, **{name: None})
+                continue
             fixes = "leaves that to nobody" if wanted is None else f"fixes it to {_word(wanted)}"
             raise _WrongValueError(
                 f"{key}: found {quoted(_word(found))}; {defaults.source} {fixes}; drop the annotation"
             )
+    return said
 
 
 def _where(said: _Said, defaults: Defaults) -> tuple[tuple[Scope, ...], str | None]:

@@ -85,6 +85,16 @@ class TellPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepRegistration:
+    """Have the webhook's registrations name our CA and fail as said. -> RegistrationKept
+
+    Attributes: closed: whether pods with GPUs are refused while the webhook cannot be asked.
+    """
+
+    closed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class AnswerBind:
     """Answer the caller of this attempt; "" means bound."""
 
@@ -102,5 +112,6 @@ class Report:
     detail: str = ""
 
 
-ApiEffect = WriteLedger | ReadLedger | PostBinding | ReadPod | RewritePod | EvictPod | SetPlaced | TellPolicy
+PodEffect = ReadPod | RewritePod | EvictPod | SetPlaced
+ApiEffect = WriteLedger | ReadLedger | PostBinding | PodEffect | TellPolicy | KeepRegistration
 Effect = ApiEffect | AnswerBind | Report

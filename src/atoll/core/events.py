@@ -295,6 +295,13 @@ class PolicyTold:
 
 
 @dataclass(frozen=True, slots=True)
+class RegistrationKept:
+    """The webhook's registrations are as they should be; `why` not, "" = they are, or there are none."""
+
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ReadFailed:
     """A consistent read of a ledger had no answer."""
 
@@ -321,6 +328,7 @@ Outcome = (
     | PodEvicted
     | PodNotEvicted
     | PolicyTold
+    | RegistrationKept
     | ReadFailed
 )
 Event = WatchEvent | Outcome | BindAsked | BindAbandoned | LeadershipChanged | Tick

@@ -17,6 +17,7 @@ from atoll.core.node_state import NodeState
 from atoll.core.reasons import Code
 from atoll.core.request import GpuRequest
 from atoll.core.sentences import BETTER_ELSEWHERE, UNKNOWN_NODE, reason
+from atoll.core.shape import Shape
 from atoll.core.snapshot import Snapshot
 from atoll.core.tables import Rank
 from atoll.core.verdict import Fit
@@ -62,6 +63,11 @@ class Fleet:
     @property
     def any_enforced(self) -> bool:
         return self._enforced > 0
+
+    @property
+    def shapes(self) -> Iterator[Shape]:
+        """The models of the nodes that there are, each once per state; those of which nothing is known left out."""
+        return (state.shape for state, bucket in self._buckets.items() if state.shape is not None and bucket.size)
 
     @property
     def closed(self) -> dict[Code, int]:

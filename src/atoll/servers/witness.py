@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import structlog
 
-from atoll.core.effects import ApiEffect, PostBinding, ReadLedger, Report, TellPolicy, WriteLedger
+from atoll.core.effects import ApiEffect, KeepRegistration, PostBinding, ReadLedger, Report, TellPolicy, WriteLedger
 from atoll.core.events import BindingAccepted, BindingRefused, BindingUnknown, Outcome, WatchEvent
 from atoll.core.ledger import Grant
 from atoll.ports import ClusterApi
@@ -29,6 +29,8 @@ class Witness:
         self._metrics.performed(type(effect).__name__, type(outcome).__name__)
         if isinstance(effect, PostBinding):
             _log_binding(effect, outcome)
+        elif isinstance(effect, KeepRegistration):
+            pass  # done again and again; what fails is reported
         elif isinstance(effect, TellPolicy):
             problems = list(effect.status.problems)
             _log.info("TellPolicy", policy=effect.name, problems=problems, outcome=type(outcome).__name__)

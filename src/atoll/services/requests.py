@@ -94,6 +94,14 @@ class Requests:
         known = self._remembered.get(pod.uid)
         if known is not None and _same(known.pod, pod):
             return known
+        made = self.judge(pod)
+        if len(self._remembered) >= RULED_MAX:
+            del self._remembered[next(iter(self._remembered))]
+        self._remembered[pod.uid] = made
+        return made
+
+    def judge(self, pod: PodFacts) -> Judged:
+        """The same of a pod that nobody has to be reminded of, as one that is being made."""
         namespace = self._namespaces.get(pod.namespace)
         ruling = resolve(pod, namespace or {}, self._policies, self._built_in)
         request = request_under(ruling, pod, namespace or {}, self._policies)
@@ -101,11 +109,7 @@ class Requests:
             # A pod can be asked about before its new namespace is told, and then no rule can be told to hold.
             request = InvalidRequest(f"namespace {pod.namespace} is not known yet", Code.NOT_READY)
         after_s = request.degrade_after_s if isinstance(request, GpuRequest) else 0
-        made = Judged(pod, ruling, request, _seconds(pod.created) + after_s if after_s else 0.0)
-        if len(self._remembered) >= RULED_MAX:
-            del self._remembered[next(iter(self._remembered))]
-        self._remembered[pod.uid] = made
-        return made
+        return Judged(pod, ruling, request, _seconds(pod.created) + after_s if after_s else 0.0)
 
     def ruling(self, pod: PodFacts) -> Ruling:
         return self.known(pod).ruling

@@ -5,9 +5,10 @@ none; filter remembers whom it refused, so that a later step can say so on the p
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from atoll.core.asking import BUILT_IN, Defaults
+from atoll.core.admitting import Review, review
+from atoll.core.asking import ASKED, BUILT_IN, RULED, Defaults, filled_keys
 from atoll.core.effects import AnswerBind, Effect, Report
 from atoll.core.events import (
     BindAbandoned,
@@ -33,6 +34,7 @@ from atoll.core.events import (
     PodWriteFailed,
     PolicyTold,
     ReadFailed,
+    RegistrationKept,
     Tick,
     WatchEvent,
 )
@@ -46,6 +48,7 @@ from atoll.services.deciding import Court
 from atoll.services.ledgers import Ledgers
 from atoll.services.liveness import Liveness
 from atoll.services.mirror import Mirror
+from atoll.services.registration import Registration
 from atoll.services.releasing import Releaser
 from atoll.services.requests import Requests
 from atoll.services.violations import Violations
@@ -71,7 +74,8 @@ class Statistics:
 class Scheduling:
     """One instance of the service. Several may run at once: whatever they do is fenced by the ledgers' versions."""
 
-    def __init__(self, built_in: Defaults = BUILT_IN) -> None:
+    def __init__(self, built_in: Defaults = BUILT_IN, *, webhook: bool = False) -> None:
+        """Args: webhook: whether this process answers admission calls, too."""
         self._outbox: list[Effect] = []
         self._mirror = Mirror()
         self.requests = Requests(self._outbox, built_in)
@@ -90,6 +94,7 @@ class Scheduling:
             self._binder.contribute,
             self._violations.contribute,
         ]
+        self._registration = Registration(self._mirror, self._outbox, serves=webhook)
         self._liveness = Liveness(self._mirror)
         self._to_pump: dict[str, None] = {}
         self._leading = False
@@ -155,6 +160,22 @@ class Scheduling:
         if isinstance(request, InvalidRequest) or not self.ready:
             return ()
         return tuple(node for node, uids in victims.items() if self._court.fits_without(request, node, frozenset(uids)))
+
+    def review(self, pod: PodFacts, keys: Collection[str]) -> Review:
+        """What is said of a pod, or of one that a template would make, when it is written.
+
+        Args:
+            pod: with its annotations as they are. keys: of all of them.
+        """
+        own = {key for key in keys if key in ASKED} - filled_keys(pod.ask.annotations)
+        words = {key: value for key, value in pod.ask.annotations.items() if key in own or key not in {*ASKED, RULED}}
+        judged = self.requests.judge(replace(pod, ask=replace(pod.ask, annotations=words)))
+        if judged.request is None:
+            return Review()
+        fleet = self._mirror.fleet
+        return review(
+            judged.request, judged.ruling, keys=keys, own=own, shapes=fleet.shapes, enforced=fleet.any_enforced
+        )
 
     def _filter_held(self, pod: PodFacts, names: Sequence[str], held: str) -> FilterAnswer:
         """The pod has a grant: that node alone. If the scheduler does not offer it, something else is wrong with it."""
@@ -277,7 +298,10 @@ class Scheduling:
                     self._binder.fail_queued(node, f"the node's ledger cannot be written: {why}")
         self._pump(node)
 
-    def _take_other(self, event: WatchEvent | PolicyTold, now: float) -> None:
+    def _take_other(self, event: WatchEvent | PolicyTold | RegistrationKept, now: float) -> None:
+        if isinstance(event, RegistrationKept):
+            self._registration.take(event, now)
+            return
         if self.requests.take(event, now):
             self._waiting.ruled(now)
         if isinstance(event, PolicyTold):
@@ -292,7 +316,8 @@ class Scheduling:
 
     def _lead(self, now: float, *, leading: bool) -> None:
         self._leading = self._releaser.leading = self._waiting.leading = leading
-        self._violations.leading = self._corrections.leading = self.requests.leading = leading
+        self._violations.leading = self._corrections.leading = leading
+        self.requests.leading = self._registration.leading = leading
         if leading:
             self._mirror.mark(*self._mirror.record_nodes())
             self._waiting.changed(now)
@@ -303,6 +328,7 @@ class Scheduling:
         if self.requests.tick(utc_s):
             self._waiting.ruled(now)
         self.requests.tell(now)
+        self._registration.tick(now)
         self._liveness.tick(now)
         self._ledgers.tick(now)
         self._violations.tick(now)

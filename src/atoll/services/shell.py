@@ -4,8 +4,9 @@ Every event goes through one queue and one consumer, so that a bug in a step end
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
+from atoll.core.admitting import Review
 from atoll.core.effects import AnswerBind, ApiEffect, Effect, Report
 from atoll.core.events import BindAbandoned, BindAsked, Event, LeadershipChanged, Tick
 from atoll.core.facts import PodFacts
@@ -65,6 +66,9 @@ class Shell:
     def preempt(self, pod: PodFacts, victims: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
         """The nodes where evicting helps, each with all that must go."""
         return {node: victims[node] for node in self.scheduling.preempt(pod, victims)}
+
+    def review(self, pod: PodFacts, keys: Collection[str]) -> Review:
+        return self.scheduling.review(pod, keys)
 
     async def bind(self, pod_uid: str, namespace: str, name: str, node: str) -> str:
         """Bind the pod; returns why it was not bound, "" when it was. A caller that gives up may just be cancelled."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from atoll.core.effects import (
     ApiEffect,
     EvictPod,
+    KeepRegistration,
     PostBinding,
     ReadLedger,
     ReadPod,
@@ -45,6 +46,7 @@ from atoll.core.events import (
     PolicyGone,
     PolicySeen,
     PolicyTold,
+    RegistrationKept,
     Seen,
     ShimSeen,
     Synced,
@@ -77,6 +79,7 @@ class FakeCluster:
     namespaces: dict[str, NamespaceSeen] = field(default_factory=dict)
     policies: dict[str, PolicyObject] = field(default_factory=dict)
     pods: dict[str, PodFacts] = field(default_factory=dict)  # by UID
+    fails_closed: bool = False  # what the webhook's registration says
     allocations: dict[str, tuple[str, Grant]] = field(default_factory=dict)
     watchers: list[Told] = field(default_factory=list)
     _marks: dict[str, str] = field(default_factory=dict)
@@ -192,6 +195,9 @@ class FakeCluster:
                     return PolicyTold(name, "not found, or another version")
                 self.put_policy(replace(policy, status=status))
                 return PolicyTold(name)
+            case KeepRegistration(closed):
+                self.fails_closed = closed
+                return RegistrationKept()
 
     def _write_ledger(self, record: LedgerRecord) -> Outcome:
         stored = self.ledgers.get(record.node)

@@ -147,8 +147,8 @@ class Checks:
             raise Violation(
                 f"3: {pod.uid} was granted as {grant.policy} {grant.scopes_asked}, no rule says so: {asked}"
             )
-        # A pod that is patient may have been taken for one that is not any more, once it may.
-        request = same[-1]
+        # Where one rule of the last while has it wait for a whole domain and another does not, either was right.
+        request = next((each for each in same if each.policy is Policy.PREFERRED), same[-1])
         self._marks["a patient pod got a whole domain"] += request.patient
         self._marks["degraded when its patience was over"] += bool(request.degrade_after_s) and grant.degraded
         return request

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from atoll.core.effects import ApiEffect, EvictPod, PostBinding, ReadLedger, TellPolicy, WriteLedger
+from atoll.core.effects import ApiEffect, EvictPod, KeepRegistration, PostBinding, ReadLedger, TellPolicy, WriteLedger
 from atoll.core.events import (
     AgentGone,
     BindingUnknown,
@@ -24,6 +24,7 @@ from atoll.core.events import (
     PolicyGone,
     PolicyTold,
     ReadFailed,
+    RegistrationKept,
     Seen,
     ShimGone,
     Synced,
@@ -78,6 +79,8 @@ def unknown(effect: ApiEffect, why: str) -> Outcome:
             return PodNotEvicted(uid, why)
         case TellPolicy(name):
             return PolicyTold(name, why)
+        case KeepRegistration():
+            return RegistrationKept(why)
         case _:
             return PodWriteFailed(effect.uid, why)
 

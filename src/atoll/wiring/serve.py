@@ -32,6 +32,8 @@ from atoll.servers.http import Service, runner
 from atoll.servers.metrics import Metrics
 from atoll.servers.snapshot import snapshot_json
 from atoll.servers.tls import server_context
+from atoll.servers.webhook import Webhook
+from atoll.servers.webhook_http import webhook_runner
 from atoll.servers.witness import Witness
 from atoll.services.scheduling import Scheduling
 from atoll.services.shell import Shell
@@ -53,6 +55,8 @@ class ServeSettings:
         kubeconfig: None = the pod's service account or the user's own.
         dns_names: further names of the server certificate, such as a Service's.
         fault: the text of ATOLL_FAULT, "" for none.
+        webhook: host and port on which admission calls are answered; None = they are not.
+        scheduler: the schedulerName that GPU pods get there which name none, "" = they keep what they have.
     """
 
     kubeconfig: Path | None
@@ -63,6 +67,8 @@ class ServeSettings:
     resources: tuple[str, ...]
     dns_names: tuple[str, ...] = ()
     fault: str = ""
+    webhook: tuple[str, int] | None = None
+    scheduler: str = ""
 
 
 class ListenError(AtollError):
@@ -100,14 +106,15 @@ async def serve(settings: ServeSettings) -> None:
     names = server_names(settings.host, settings.dns_names, socket.gethostname())
     files = ensure_certificates(settings.certificates, names, datetime.now(UTC))
     tls = _context(files)
+    open_tls = _context(files, clients=False)
     async with KubeClient(access) as client:
-        cluster: ClusterApi = KubeClusterApi(client, settings.resources, settings.namespace)
+        cluster: ClusterApi = KubeClusterApi(client, settings.resources, settings.namespace, ca=files.ca.read_bytes)
         if settings.fault:
             _log.warning("fault_armed", fault=settings.fault)
             cluster = FaultyApi(cluster, faults)
         metrics, clock = Metrics(), BeatingClock()
         witness = Witness(cluster, metrics)
-        shell = Shell(Scheduling(), witness, clock, witness.heard)
+        shell = Shell(Scheduling(webhook=settings.webhook is not None), witness, clock, witness.heard)
         metrics.watch_gauges(shell.scheduling.statistics)
         service = Service(
             extender=Extender(shell, settings.resources),
@@ -118,7 +125,12 @@ async def serve(settings: ServeSettings) -> None:
             faults=faults,
         )
         server = runner(service)
-        port = await _listen(server, settings, tls)
+        port = await _listen(server, settings.host, settings.port, tls, "--listen")
+        servers = [server]
+        if settings.webhook is not None:
+            servers.append(webhook_runner(Webhook(shell, settings.resources, settings.scheduler), metrics))
+            asked = await _listen(servers[-1], *settings.webhook, open_tls, "--webhook")
+            _log.info("webhook_listening", host=settings.webhook[0], port=asked)
         _log.info("listening", host=settings.host, port=port, server=access.server)
         # One name for all lives of this address: whoever holds it knows that the one before is dead, and leads at once.
         me = f"{socket.gethostname()}_{settings.host}:{port}"
@@ -126,11 +138,11 @@ async def serve(settings: ServeSettings) -> None:
             stop,
             [
                 asyncio.create_task(shell.run(), name="shell"),
-                asyncio.create_task(_renew(settings.certificates, names, tls), name="renew"),
+                asyncio.create_task(_renew(settings.certificates, names, (tls, open_tls)), name="renew"),
                 asyncio.create_task(_announce(shell), name="announce"),
             ],
             asyncio.create_task(_lead(client, settings.namespace, me, shell, faults), name="lead"),
-            server,
+            servers,
             faults,
         )
 
@@ -139,7 +151,7 @@ async def _run_until(
     stop: asyncio.Event,
     tasks: list[asyncio.Task[None]],
     lead: asyncio.Task[None],
-    server: web.AppRunner,
+    servers: Sequence[web.AppRunner],
     faults: Faults,
 ) -> None:
     """Wait for the stop or for a task that fails, and end everything in the one safe order."""
@@ -155,7 +167,8 @@ async def _run_until(
         _log.info("stopping")
         stop.set()
         stopped.cancel()
-        await server.cleanup()
+        for server in servers:
+            await server.cleanup()
         await faults.reach(Point.WHILE_STOPPING)
         await _cancelled(lead)
         for task in tasks:
@@ -175,24 +188,25 @@ def _unready(shell: Shell, stop: asyncio.Event) -> Sequence[str]:
     return [*([missing] if missing else []), *(["stopping"] if stop.is_set() else [])]
 
 
-def _context(files: CertificateFiles) -> SSLContext:
+def _context(files: CertificateFiles, *, clients: bool = True) -> SSLContext:
+    """Args: clients: whether those who call have certificates of our CA."""
     try:
-        return server_context(files.server, files.server_key, files.ca)
+        return server_context(files.server, files.server_key, files.ca if clients else None)
     except (OSError, SSLError) as error:
         raise CertificateError(f"{files.folder}: the certificates cannot be used: {error}") from error
 
 
-async def _listen(server: web.AppRunner, settings: ServeSettings, tls: SSLContext) -> int:
+async def _listen(server: web.AppRunner, host: str, port: int, tls: SSLContext, option: str) -> int:
     """Return the port, which the system chooses where none was given."""
     await server.setup()
     try:
-        await web.TCPSite(server, settings.host, settings.port, ssl_context=tls, backlog=1024).start()
+        await web.TCPSite(server, host, port, ssl_context=tls, backlog=1024).start()
     except (OSError, UnicodeError) as error:
         await server.cleanup()
         why = getattr(error, "strerror", None) or str(error)
-        raise ListenError(f"cannot listen on {settings.host}:{settings.port}: {why}. Give another --listen") from error
-    port: int = server.addresses[0][1]
-    return port
+        raise ListenError(f"cannot listen on {host}:{port}: {why}. Give another {option}") from error
+    taken: int = server.addresses[0][1]
+    return taken
 
 
 async def _lead(client: KubeClient, namespace: str, me: str, shell: Shell, faults: Faults) -> None:
@@ -213,12 +227,13 @@ async def _announce(shell: Shell) -> None:
     _log.info("ready", after_s=round(time.monotonic() - started, 2), nodes=statistics.nodes, pods=statistics.pods)
 
 
-async def _renew(folder: Path, names: Sequence[str], tls: SSLContext) -> None:
+async def _renew(folder: Path, names: Sequence[str], contexts: Sequence[SSLContext]) -> None:
     """Renew certificates while running: new connections get the new one."""
     while True:
         await asyncio.sleep(RENEWAL_CHECK_S)
         try:
             files = ensure_certificates(folder, names, datetime.now(UTC))
-            tls.load_cert_chain(files.server, files.server_key)
+            for tls in contexts:
+                tls.load_cert_chain(files.server, files.server_key)
         except (CertificateError, OSError, SSLError) as error:
             _log.warning("certificates_not_renewed", why=str(error))

@@ -5,7 +5,7 @@ What an answer means is decided here, once. 4xx: the server refused, so nothing 
 either, and so do other things.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 
 import msgspec
@@ -17,10 +17,12 @@ from atoll.adapters.kube.codec import pod_facts
 from atoll.adapters.kube.codec_ledger import allocation_json, ledger_json, record_of
 from atoll.adapters.kube.codec_policy import status_patch
 from atoll.adapters.kube.credentials import AccessError
+from atoll.adapters.kube.registration import Registrations
 from atoll.adapters.kube.watch import watch
 from atoll.core.effects import (
     ApiEffect,
     EvictPod,
+    KeepRegistration,
     PostBinding,
     ReadLedger,
     ReadPod,
@@ -66,12 +68,17 @@ class KubeClusterApi:
     """`ports.ClusterApi` on a real API server. `resources` are the names that count as GPUs.
 
     Args:
-        namespace: of the agents' Leases.
+        namespace: of the agents' Leases. ca: by which the webhook is known, as PEM.
     """
 
     def __init__(
-        self, client: KubeClient, resources: tuple[str, ...] = (names.GPU_RESOURCE,), namespace: str = "kube-system"
+        self,
+        client: KubeClient,
+        resources: tuple[str, ...] = (names.GPU_RESOURCE,),
+        namespace: str = "kube-system",
+        ca: Callable[[], bytes] = lambda: b"",
     ) -> None:
+        self._ca = ca
         self._client = client
         self._resources = resources
         self._namespace = namespace
@@ -102,6 +109,8 @@ class KubeClusterApi:
                 return await self._patch_pod(effect, path, _placed_patch(effect), STRATEGIC_PATCH)
             case TellPolicy():
                 return await self._tell_policy(effect)
+            case KeepRegistration():
+                return await Registrations(self._client, self._ca).keep(effect)
 
     async def _tell_policy(self, effect: TellPolicy) -> PolicyTold:
         path = names.policy_path(effect.name) + "/status"

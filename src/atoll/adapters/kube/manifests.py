@@ -8,6 +8,8 @@ from typing import Any
 
 import yaml
 
+from atoll.adapters.kube.manifests_webhook import MUTATING, VALIDATING
+from atoll.adapters.kube.manifests_webhook import NAME as REGISTRATION
 from atoll.adapters.kube.names import GPU_RESOURCE, GROUP, LEASE
 from atoll.adapters.kube.survey.sources import LISTED, READ_ONE_BY_ONE, VERSION
 
@@ -19,6 +21,7 @@ PROBE_ROLE = "atoll-audit-probe"
 NAMESPACE = "kube-system"
 HTTP_TIMEOUT = "1s"
 _WATCHED = ["get", "list", "watch"]
+WEBHOOK_ROLE = "atoll-webhook"
 _RBAC = "rbac.authorization.k8s.io"
 
 
@@ -33,8 +36,13 @@ def crds() -> list[Manifest]:
     return [yaml.safe_load(text) for text in crd_texts().values()]
 
 
-def rbac(namespace: str = NAMESPACE, service_account: str = SERVICE_ACCOUNT) -> list[Manifest]:
-    """The service account of `atoll serve` and exactly what it may do; a role for publishers, bound to nobody."""
+def rbac(
+    namespace: str = NAMESPACE, service_account: str = SERVICE_ACCOUNT, *, webhook: bool = False
+) -> list[Manifest]:
+    """The service account of `atoll serve` and exactly what it may do; a role for publishers, bound to nobody.
+
+    Args: webhook: whether it answers admission calls, too, and looks after their registrations.
+    """
     scheduler = {"kind": "User", "name": "system:kube-scheduler", "apiGroup": _RBAC}
     subject = {"kind": "ServiceAccount", "name": service_account, "namespace": namespace}
     return [
@@ -47,6 +55,8 @@ def rbac(namespace: str = NAMESPACE, service_account: str = SERVICE_ACCOUNT) -> 
         role("Role", SCHEDULER_NAME, [leases(["get", "update"], SCHEDULER_NAME)], NAMESPACE),
         binding("Role", SCHEDULER_NAME, [scheduler], NAMESPACE),
         role("ClusterRole", "atoll-publisher", publisher_rules()),
+        *([role("ClusterRole", WEBHOOK_ROLE, webhook_rules())] if webhook else []),
+        *([binding("ClusterRole", WEBHOOK_ROLE, [subject])] if webhook else []),
     ]
 
 
@@ -96,6 +106,12 @@ def cluster_rules() -> list[Manifest]:
         rule(GROUP, ["placementpolicies/status"], ["patch"]),
         rule(GROUP, ["gpuledgers"], [*_WATCHED, "create", "update"]),
     ]
+
+
+def webhook_rules() -> list[Manifest]:
+    """Rules for the two registrations of its own, by their name."""
+    kinds = [MUTATING, VALIDATING]
+    return [{**rule("admissionregistration.k8s.io", kinds, ["get", "patch"]), "resourceNames": [REGISTRATION]}]
 
 
 def lease_rules() -> list[Manifest]:

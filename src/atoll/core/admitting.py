@@ -1,0 +1,146 @@
+"""What is said of a pod, or of a template of pods, when it is written: what is filled in, refused and warned of.
+
+The rule that holds is written into the pod where it does not say so itself, with the rule's name beside it. From then
+on it is the pod's word, and stays when the policy changes, unless a rule fixes something else.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import lru_cache
+
+from atoll.core.asking import ASKED, PARTITION, PER_CONTAINER, POLICY, RULED, SCOPE, SERVICE_CLASS
+from atoll.core.assess import assess
+from atoll.core.errors import quoted
+from atoll.core.node_state import NodeState
+from atoll.core.reasons import Code
+from atoll.core.request import GpuRequest, InvalidRequest
+from atoll.core.resolving import Ruling
+from atoll.core.rule import rule_for
+from atoll.core.scope import Scope
+from atoll.core.shape import Shape
+from atoll.core.verdict import Refusal
+
+DOMAIN = "atoll.dev"
+NEAR = 0.7
+"""How like our domain another one must be to be taken for a typing error."""
+KEYS_TOLD_MAX = 8
+SHAPES_ASKED_MAX = 64
+"""Node models that are looked at; a cluster has a handful."""
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What is said of one pod.
+
+    Attributes:
+        refused: why it may not be written, "" when it may.
+        filled: annotations to be set: what holds for it, where it does not say so itself, and by which rule.
+    """
+
+    refused: str = ""
+    warnings: tuple[str, ...] = ()
+    filled: Mapping[str, str] = field(default_factory=dict)
+
+
+def review(
+    request: GpuRequest | InvalidRequest,
+    ruling: Ruling,
+    *,
+    keys: Iterable[str],
+    own: Collection[str],
+    shapes: Iterable[Shape],
+    enforced: bool,
+) -> Review:
+    """Judge a pod that asks for GPUs.
+
+    Args:
+        keys: of all its annotations, but for those that Atoll writes. own: those of `ASKED` that are its own words.
+        shapes: of the nodes that there are. enforced: whether some pool is; else nothing is refused.
+    """
+    wrong = unknown_keys(keys)
+    if isinstance(request, InvalidRequest):
+        if request.code is not Code.INVALID_REQUEST:
+            return Review()  # it cannot be told yet; the scheduler's side will
+        wrong.append(request.message)
+    if wrong and enforced:
+        return Review(refused=f"{Code.INVALID_REQUEST}: {'; '.join(wrong)}")
+    told = [*wrong, *near_domains(keys)]
+    if isinstance(request, InvalidRequest):
+        return Review(warnings=tuple(told))
+    if never := never_fits(request, shapes):
+        told.append(never)
+    return Review(warnings=tuple(told), filled=_filled(request, ruling, own))
+
+
+def unknown_keys(keys: Iterable[str]) -> list[str]:
+    """What is said under our domain and means nothing, with what may be meant."""
+    mine = sorted(key for key in keys if key.startswith(f"{DOMAIN}/") and key not in {*ASKED, RULED})
+    return [f"{quoted(key)} is no annotation of Atoll{_hint(key)}" for key in mine[:KEYS_TOLD_MAX]]
+
+
+def near_domains(keys: Iterable[str]) -> list[str]:
+    """Annotations that look as if they were meant for us."""
+    told = []
+    for key in sorted(keys):
+        domain, slash, name = key.partition("/")
+        if not slash or domain == DOMAIN or not get_close_matches(domain, [DOMAIN], cutoff=NEAR):
+            continue
+        if meant := _closest(name):
+            told.append(f"{quoted(key)} says nothing to Atoll; did you mean {meant}?")
+    return told[:KEYS_TOLD_MAX]
+
+
+def never_fits(request: GpuRequest, shapes: Iterable[Shape]) -> str:
+    """Why no node that there is can ever serve it, with sizes and scopes that would do; "" when some can."""
+    models = tuple(dict.fromkeys(shapes))[:SHAPES_ASKED_MAX]
+    if not models or any(_might(shape, request) for shape in models):
+        return ""
+    gpus, scopes = request.gpus, request.scopes
+    sizes = [size for size in range(1, gpus) if any(_has(shape, size, scopes, request.partition) for shape in models)]
+    wider = [scope for scope in Scope if scope not in scopes and any(_has(m, gpus, (scope,), None) for m in models)]
+    where = f"partition {request.partition}" if request.partition else f"one {' or '.join(scopes)}"
+    helps = [f"{sizes[-1]} GPUs would fit there"] if sizes else []
+    if wider:
+        helps.append(f"{gpus} GPUs fit {'scope' if len(wider) == 1 else 'scopes'} {', '.join(wider)}")
+    return f"no node can ever give {gpus} GPUs of {where}; {', '.join(helps) or 'no size and no scope would do'}"
+
+
+def _filled(request: GpuRequest, ruling: Ruling, own: Collection[str]) -> dict[str, str]:
+    if not ruling.policy:
+        return {}
+    holds = {POLICY: str(request.policy), SCOPE: ",".join(request.scopes)}
+    if request.partition is not None:
+        holds = {POLICY: holds[POLICY], PARTITION: request.partition}
+    if request.per_container:
+        holds[PER_CONTAINER] = "true"
+    if request.service_class is not None:
+        holds[SERVICE_CLASS] = str(request.service_class)
+    filled = {key: value for key, value in holds.items() if key not in own}
+    names = ",".join(key.partition("/")[2] for key in filled)
+    return {**filled, RULED: f"{ruling.policy}/{ruling.rule}: {names}"} if filled else {}
+
+
+@lru_cache(maxsize=4096)
+def _might(shape: Shape, request: GpuRequest) -> bool:
+    """Whether an empty node of that model is not refused for ever."""
+    empty = NodeState(shape, count=shape.count, count_free=shape.count, free=shape.everything, enforced=True)
+    verdict = assess(empty, request)
+    return request.gpus <= shape.count and not (
+        isinstance(verdict, Refusal) and verdict.code is Code.NO_DOMAIN_LARGE_ENOUGH
+    )
+
+
+def _has(shape: Shape, size: int, scopes: tuple[Scope, ...], partition: str | None) -> bool:
+    return size <= shape.count and rule_for(shape, size, scopes, partition).ever
+
+
+def _hint(key: str) -> str:
+    meant = _closest(key.partition("/")[2])
+    return f"; did you mean {meant}?" if meant else f"; there are {', '.join(ASKED)}"
+
+
+def _closest(name: str) -> str:
+    names = {each.partition("/")[2]: each for each in ASKED}
+    found = get_close_matches(name.lower(), names, n=1)
+    return names[found[0]] if found else ""
