@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from atoll.core.effects import Effect, RewritePod, SetPlaced, TellPolicy
+from atoll.core.effects import AnswerBind, Effect, PostBinding, RewritePod, SetPlaced, TellPolicy, WriteLedger
 from atoll.core.events import (
     ConfigSeen,
     LeadershipChanged,
@@ -16,8 +16,9 @@ from atoll.core.events import (
     Tick,
 )
 from atoll.core.facts import Enforcement, NamedPartition, NodeConfigObject, PodFacts
-from atoll.core.placement_policy import PolicyRule, Settings, status_of
+from atoll.core.placement_policy import Declared, PolicyRule, PolicySpec, Settings, status_of
 from atoll.core.request import Policy
+from atoll.services.scheduling import Scheduling
 from atoll.services.waiting import NUDGE_AFTER_S, TELL_EVERY_S
 from tests.services.stage import Stage, gpus, grant, inventory, ledger, node, pod, start
 from tests.services.test_study import policy, restricted
@@ -170,3 +171,108 @@ def test_who_is_seen_again_with_other_labels_has_another_rule() -> None:
     stage.see(PodSeen(pod("p", 1, version="11")), PolicyGone("training"))
 
     assert ruled(pod("p", 1)).rule == ""
+
+
+# What changes under a grant, and under what was said.
+
+
+def granted(waiting: PodFacts, **more: object) -> Stage:
+    """One free GPU in one island and two in the other; the pod holds all three of them and is not bound yet."""
+    held = (grant("x", gpus("n1", 0, 1, 2)), grant("y", gpus("n1", 4, 5)))
+    mine = replace(grant(waiting.name, gpus("n1", 3, 6, 7)), policy=Policy.PREFERRED, scope_bound=None, degraded=True)
+    running = (pod("x", 3, node="n1"), pod("y", 2, node="n1"))
+    return start(node("n1"), inventory("n1"), ML, pods=[*running, waiting], ledgers=[ledger("n1", *held, mine)], **more)
+
+
+def test_a_grant_that_was_made_for_less_is_not_bound_when_its_rule_has_changed() -> None:
+    stage = granted(pod("p", 3))
+    assert stage.filter(pod("p", 3), "n1") == {"n1": ""}
+
+    stage.see(PolicySeen(policy("strict", restricted("all"))))
+
+    assert stage.filter(pod("p", 3), "n1")["n1"].startswith("Held: its grant on node n1 is being released")
+    effects = stage.bind(pod("p", 3), "n1")
+    assert not any(isinstance(effect, PostBinding) for effect in effects)
+    assert all(effect.error for effect in effects if isinstance(effect, AnswerBind))
+
+
+def test_gpus_of_a_pod_that_a_new_policy_makes_invalid_are_given_back() -> None:
+    waiting = pod("p", 3, policy="Preferred")
+    stage = granted(waiting)
+    strict = PolicyRule("all", settings=Settings(policy=Policy.RESTRICTED), may_override=frozenset())
+
+    effects = stage.see(PolicySeen(policy("strict", strict)))
+    effects += stage.wait(1)
+
+    assert woken(effects) == ["p"]  # rewritten, so that a late Binding must fail, before its GPUs are free
+    rewritten = replace(waiting, version="20")
+    dropped = [each for each in stage.see(PodRewritten(rewritten)) if isinstance(each, WriteLedger)]
+    assert dropped[0].record.of("p-uid") is None
+
+
+def test_a_bad_edit_leaves_the_last_good_one_also_before_its_status_was_written() -> None:
+    stage = fragmented()
+    good = policy("training", restricted("all"))
+    bad = replace(policy("training", PolicyRule("all", settings=Settings(partition="gold"))), generation=2)
+
+    stage.see(PolicySeen(good), PolicySeen(bad))
+
+    assert stage.service.requests.ruling(pod("p", 1)).rule == "all"
+    (said,) = told(stage.wait(1))
+    assert said.status.accepted == good.declared
+
+
+def test_a_policy_that_cannot_be_read_leaves_the_last_good_one_and_says_why() -> None:
+    stage = fragmented()
+    good = policy("training", restricted("all"))
+    stage.see(PolicySeen(good))
+
+    stage.see(PolicySeen(replace(good, declared=Declared("", PolicySpec()), generation=2, fault="it is odd")))
+
+    assert stage.service.requests.ruling(pod("p", 1)).rule == "all"
+    assert told(stage.wait(5))[-1].status.problems == ("it is odd",)
+
+
+def test_what_is_said_of_a_policy_is_printable_and_bounded() -> None:
+    rules = tuple(PolicyRule(f"r{n}", settings=Settings(partition=f"gold\n{n}")) for n in range(64))
+
+    status = status_of(policy("training", *rules), ())
+
+    assert len(status.problems) == 33
+    assert all(each.isprintable() and len(each) <= 500 for each in status.problems)
+    large = replace(policy("training", restricted("all")), declared=Declared("x" * 300_000, PolicySpec()))
+    assert "too large to be kept" in status_of(large, ()).problems[0]
+
+
+def test_nothing_is_said_of_policies_before_everything_is_known() -> None:
+    service = Scheduling()
+    gold = policy("gold", PolicyRule("all", settings=Settings(partition="gold")))
+
+    effects = [
+        each for event in (LeadershipChanged(True), PolicySeen(gold), Tick(1.0)) for each in service.step(event, 1.0)
+    ]
+
+    assert told(effects) == []
+
+
+def test_a_refusal_of_words_is_taken_back_when_they_mean_something_else() -> None:
+    strict = PolicyRule("all", settings=Settings(policy=Policy.RESTRICTED), may_override=frozenset())
+    waiting = pod("p", 5, policy="Preferred")
+    stage = fragmented(waiting)
+    stage.see(PolicySeen(policy("strict", strict)))
+    assert "fixes it to Restricted" in refused(stage, waiting)
+    stage.wait(TELL_EVERY_S)
+
+    effects = stage.see(PolicyGone("strict"))
+
+    assert [each.reason for each in effects if isinstance(each, SetPlaced)] == ["InsufficientGPUs"]
+
+
+def test_a_namespace_that_says_what_it_said_changes_nothing() -> None:
+    stage = fragmented(pod("p", 3))
+    stage.see(PolicySeen(policy("training", restricted("all"))))
+    refused(stage, pod("p", 3))
+    stage.wait(60)
+
+    assert stage.see(NamespaceSeen("ml", (("team", "a"),)), NamespaceSeen("new", ())) == []
+    assert stage.wait(60) == []

@@ -7,7 +7,7 @@ import pytest
 from atoll.cli.stories import change_document, change_lines, story_document, story_lines
 from atoll.core.errors import AtollError
 from atoll.core.events import ConfigSeen, Event, LedgerSeen, NamespaceSeen, PodSeen, PolicySeen
-from atoll.core.facts import Enforcement, PodFacts, PodOrigin
+from atoll.core.facts import Enforcement, NodeConfigObject, PodFacts, PodOrigin
 from atoll.core.placement_policy import Declared, PolicyObject, PolicyRule, PolicySpec, Settings, Who
 from atoll.core.request import PodAsk, Policy
 from atoll.core.selector import Requirement
@@ -110,6 +110,24 @@ def test_a_pod_that_says_nonsense_is_told_what_is_wrong() -> None:
 
     assert "InvalidRequest: atoll.dev/policy: found" in text(seen, wrong)
     assert story_document(seen.story(wrong))["outcome"]["code"] == "InvalidRequest"
+
+
+def test_where_no_pool_is_enforced_it_is_told_that_the_pod_passes() -> None:
+    shadow = ConfigSeen(NodeConfigObject("all", enforcement=Enforcement.SHADOW))
+
+    assert "no pool is enforced, so it passes; where one is: InvalidRequest" in text(
+        study(shadow), pod("p", 2, policy="x")
+    )
+
+
+def test_a_pod_that_runs_by_words_that_do_not_hold_any_more_is_told_that_it_runs() -> None:
+    strict = PolicyRule("all", TEAM_A, Settings(policy=Policy.RESTRICTED), frozenset())
+    running = pod("soft", 1, node="n1", policy="Preferred")
+    seen = study(PodSeen(running), PolicySeen(policy("strict", strict)))
+
+    told = text(seen, running)
+
+    assert "it runs on n1; asked for now, it would be refused: InvalidRequest" in told
 
 
 def test_a_pod_without_gpus_is_none_of_atoll_s() -> None:

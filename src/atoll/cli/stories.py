@@ -49,7 +49,7 @@ def name_of(story: Story) -> str:
 def asked_text(story: Story) -> str:
     request = story.request
     if not isinstance(request, GpuRequest):
-        return "may not be placed"
+        return "says what does not hold"
     scopes = f"partition {request.partition}" if request.partition else f"scope {','.join(request.scopes)}"
     words = [f"wants {gpus_text(request.gpus)}", _policy(request), scopes]
     if request.per_container:
@@ -64,6 +64,10 @@ def asked_text(story: Story) -> str:
 def outcome_text(story: Story) -> str:
     """What becomes of it, in one line."""
     match story.request, story.decision:
+        case InvalidRequest(message, code), _ if story.pod.node:
+            return f"it runs on {story.pod.node}; asked for now, it would be refused: {code}: {message}"
+        case InvalidRequest(message, code, enforced=False), _:
+            return f"no pool is enforced, so it passes; where one is: {code}: {message}"
         case InvalidRequest(message, code), _:
             return f"{code}: {message}"
         case _, Placement() as placed if not story.pod.node:

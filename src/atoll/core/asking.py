@@ -13,7 +13,16 @@ from typing import TypeVar
 
 from atoll.core.errors import quoted
 from atoll.core.placement_policy import Setting
-from atoll.core.request import CONTAINERS_MAX, ContainerAsk, GpuRequest, InvalidRequest, PodAsk, Policy, ServiceClass
+from atoll.core.request import (
+    CONTAINERS_MAX,
+    ContainerAsk,
+    GpuRequest,
+    InvalidRequest,
+    PodAsk,
+    Policy,
+    ServiceClass,
+    fresh_counts,
+)
 from atoll.core.scope import DEFAULT_SCOPES, Scope
 
 POLICY = "atoll.dev/policy"
@@ -106,7 +115,7 @@ def _request(ask: PodAsk, defaults: Defaults) -> GpuRequest:
     per_container = words.flag(PER_CONTAINER)
     scopes = words.scopes(SCOPE)
     said = _Said(policy, scopes, words.text(PARTITION), per_container, service_class)
-    said = _held_to(said, defaults, filled_keys(ask.annotations))
+    said = _held_to(said, _settled(defaults, ask.containers), filled_keys(ask.annotations))
     scopes, partition = _where(said, defaults)
     policy = _how(said, defaults)
     service_class = service_class or defaults.service_class
@@ -129,6 +138,14 @@ def _request(ask: PodAsk, defaults: Defaults) -> GpuRequest:
     request = replace(request, policy=policy_for(request.gpus))
     preferred = Policy.PREFERRED in (request.container_policies or (request.policy,))
     return replace(request, degrade_after_s=defaults.degrade_after_s) if preferred else request
+
+
+def _settled(defaults: Defaults, containers: tuple[ContainerAsk, ...]) -> Defaults:
+    """With the policy that comes of them for a pod of this size, so that it may say what holds anyway."""
+    if defaults.policy is not None or Setting.POLICY not in defaults.fixed:
+        return defaults
+    strict = sum(fresh_counts(containers)) >= defaults.restricted_from or defaults.service_class is ServiceClass.LATENCY
+    return replace(defaults, policy=Policy.RESTRICTED if strict else Policy.PREFERRED)
 
 
 def _held_to(said: _Said, defaults: Defaults, filled: frozenset[str]) -> _Said:
@@ -164,6 +181,10 @@ def _where(said: _Said, defaults: Defaults) -> tuple[tuple[Scope, ...], str | No
     partition = said.partition
     if partition is None and said.scopes in (None, (Scope.PARTITION,)):
         partition = defaults.partition
+    scopes_fixed = Setting.SCOPE in defaults.fixed and defaults.partition is None
+    if said.partition is not None and scopes_fixed and Scope.PARTITION not in defaults.scopes:
+        fixes = f"{defaults.source} fixes {SCOPE} to {_word(defaults.scopes)}"
+        raise _WrongValueError(f"{PARTITION}: found {quoted(said.partition)}; {fixes}; drop the annotation")
     if partition is not None:
         return (Scope.PARTITION,), partition
     return said.scopes or defaults.scopes, None

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from atoll.core.errors import printable
 from atoll.core.facts import Enforcement
 from atoll.core.request import Policy, ServiceClass
 from atoll.core.scope import Scope
@@ -26,6 +27,10 @@ class Setting(StrEnum):
 
 
 EVERY_SETTING = frozenset(Setting)
+TEXT_MAX = 262_144
+"""Characters of a spec that a status keeps."""
+PROBLEMS_MAX, PROBLEM_MAX = 32, 500
+"""Problems that are told of one policy, and characters of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +129,9 @@ class PolicyStatus:
 class PolicyObject:
     """A `PlacementPolicy` object.
 
-    Attributes: version: resourceVersion. status: None before Atoll has said anything.
+    Attributes:
+        version: resourceVersion. status: None before Atoll has said anything.
+        fault: why its spec cannot be read, "" where it can; then nothing is declared.
     """
 
     name: str
@@ -132,6 +139,7 @@ class PolicyObject:
     generation: int
     declared: Declared
     status: PolicyStatus | None = None
+    fault: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,15 +154,22 @@ class PlacementPolicy:
         return self.spec.enforcement is Enforcement.SHADOW
 
 
-def status_of(policy: PolicyObject, partitions: Collection[str]) -> PolicyStatus:
+def status_of(policy: PolicyObject, partitions: Collection[str], last: Declared | None = None) -> PolicyStatus:
     """What the object's status should say. While the newest spec is bad, the last good one stays in force.
 
     Args:
-        partitions: names that some node has.
+        partitions: names that some GPUNodeConfig declares.
+        last: what was accepted last, where that is known better than by the status, which is written late.
     """
-    problems = problems_of(policy.declared.spec, partitions)
-    last = policy.status.accepted if policy.status else None
-    return PolicyStatus(policy.generation, problems, last if problems else policy.declared)
+    declared = policy.declared
+    found = [policy.fault] if policy.fault else [*problems_of(declared.spec, partitions)]
+    if len(declared.text) > TEXT_MAX:
+        found.append(f"it is too large to be kept: {len(declared.text):,} characters, at most {TEXT_MAX:,}")
+    if len(found) > PROBLEMS_MAX:
+        found[PROBLEMS_MAX:] = [f"and {len(found) - PROBLEMS_MAX} more"]
+    problems = tuple(printable(each)[:PROBLEM_MAX] for each in found)
+    kept = last or (policy.status.accepted if policy.status else None)
+    return PolicyStatus(policy.generation, problems, kept if problems else declared)
 
 
 def problems_of(spec: PolicySpec, partitions: Collection[str]) -> tuple[str, ...]:

@@ -88,10 +88,14 @@ class GpuRequest:
 
 @dataclass(frozen=True, slots=True)
 class InvalidRequest:
-    """The pod's text cannot be honoured. `message` says what was found and what would help, in one line."""
+    """The pod's text cannot be honoured. `message` says what was found and what would help, in one line.
+
+    Attributes: code: NotReady where nobody can tell yet. enforced: False where no pool is, and the pod passes.
+    """
 
     message: str
     code: Code = Code.INVALID_REQUEST
+    enforced: bool = True
 
 
 def waiting_for_a_domain(request: GpuRequest) -> GpuRequest:

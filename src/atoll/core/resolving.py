@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from atoll.core.asking import BUILT_IN, PARTITION, SERVICE_CLASS, Defaults, request_of
-from atoll.core.errors import quoted
+from atoll.core.errors import printable, quoted
 from atoll.core.facts import PodFacts
 from atoll.core.placement_policy import EVERY_SETTING, Limit, PlacementPolicy, PolicyRule, Who
-from atoll.core.request import GpuRequest, InvalidRequest, PodAsk, fresh_counts
+from atoll.core.request import ContainerAsk, GpuRequest, InvalidRequest, PodAsk, fresh_counts
+from atoll.core.scope import Scope
 from atoll.core.selector import Requirement, unmet
 
 NAMES_TOLD_MAX = 5
@@ -20,7 +21,7 @@ NAMES_TOLD_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class Considered:
-    """One rule that was looked at. `unmet` is what the pod does not meet, "" for the one that holds."""
+    """One rule that was looked at. `unmet` is why it does not hold, "" for the one that does."""
 
     policy: str
     rule: str
@@ -105,7 +106,7 @@ def request_under(
 
 def unmet_by(who: Who, pod: PodFacts, namespace: Mapping[str, str]) -> str:
     """What of it the pod does not meet, for people; "" when it meets all."""
-    gpus = gpus_of(pod.ask)
+    gpus = gpus_of(pod.ask) if who.gpus_min or who.gpus_max else 0
     if who.gpus_min and gpus < who.gpus_min:
         return f"{gpus} GPUs, it is for {who.gpus_min} and more"
     if who.gpus_max and gpus > who.gpus_max:
@@ -129,11 +130,16 @@ def unmet_by(who: Who, pod: PodFacts, namespace: Mapping[str, str]) -> str:
 
 def gpus_of(ask: PodAsk) -> int:
     """GPUs that the pod holds at its peak."""
-    return sum(fresh_counts(ask.containers))
+    return _gpus_of(ask.containers)
+
+
+@lru_cache(maxsize=4096)
+def _gpus_of(containers: tuple[ContainerAsk, ...]) -> int:
+    return sum(fresh_counts(containers))
 
 
 def _not_met(term: Requirement, labels: Mapping[str, str], whose: str) -> str:
-    found = f"{term.key}={labels[term.key]}" if term.key in labels else f"no {term.key}"
+    found = printable(f"{term.key}={labels[term.key]}") if term.key in labels else f"no {term.key}"
     return f"{whose} has {found}, it is for {term}"
 
 
@@ -157,15 +163,20 @@ def _beyond_limits(
     request: GpuRequest, pod: PodFacts, namespace: Mapping[str, str], policies: Sequence[PlacementPolicy]
 ) -> str:
     """Why the pod may not ask for that partition or class; "" when it may."""
-    for key, name in ((PARTITION, request.partition), (SERVICE_CLASS, request.service_class)):
-        if name is None:
-            continue
-        limits = [(policy.name, limit) for policy in policies if not policy.shadow for limit in policy.spec.limits]
+    limits = [(policy.name, limit) for policy in policies if not policy.shadow for limit in policy.spec.limits]
+    if not limits:
+        return ""
+    wanted = [(PARTITION, request.partition), (SERVICE_CLASS, request.service_class)]
+    if request.partition is None and Scope.PARTITION in request.scopes:
+        # Whoever names none may be given any of them.
+        wanted += [(PARTITION, name) for _, limit in limits for name in limit.partitions]
+    for key, name in dict.fromkeys(wanted):
         naming = [(policy, limit) for policy, limit in limits if name in _named(limit, key)]
         refused = [(policy, unmet_by(limit.who, pod, namespace)) for policy, limit in naming]
         if refused and all(why for _, why in refused):
             reasons = "; ".join(f"PlacementPolicy {policy}: {why}" for policy, why in refused[:NAMES_TOLD_MAX])
-            return f"{key} {name} is not for this pod ({reasons}); ask for another"
+            help_ = "ask for another" if request.partition or key == SERVICE_CLASS else f"name one in {PARTITION}"
+            return f"{key} {name} is not for this pod ({reasons}); {help_}"
     return ""
 
 
@@ -175,4 +186,4 @@ def _named(limit: Limit, key: str) -> tuple[str, ...]:
 
 def _list(names: Sequence[str]) -> str:
     more = len(names) - NAMES_TOLD_MAX
-    return ", ".join(names[:NAMES_TOLD_MAX]) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(map(printable, names[:NAMES_TOLD_MAX])) + (f" and {more} more" if more > 0 else "")

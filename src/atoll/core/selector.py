@@ -3,6 +3,10 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from atoll.core.errors import printable
+
+VALUES_TOLD_MAX, TEXT_MAX = 5, 160
+
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
@@ -13,17 +17,20 @@ class Requirement:
     values: tuple[str, ...] = ()
 
     def __str__(self) -> str:
+        """As kubectl takes it, printable, and cut where it is long."""
+        values = ",".join(self.values[:VALUES_TOLD_MAX]) + (",…" if len(self.values) > VALUES_TOLD_MAX else "")
         match self.operator:
             case "In" if len(self.values) == 1:
-                return f"{self.key}={self.values[0]}"
+                text = f"{self.key}={values}"
             case "In" | "NotIn":
-                return f"{self.key} {self.operator.lower()} ({','.join(self.values)})"
+                text = f"{self.key} {self.operator.lower()} ({values})"
             case "Exists":
-                return self.key
+                text = self.key
             case "DoesNotExist":
-                return f"!{self.key}"
+                text = f"!{self.key}"
             case _:
-                return f"{self.key} {self.operator}"
+                text = f"{self.key} {self.operator}"
+        return printable(text if len(text) <= TEXT_MAX else f"{text[: TEXT_MAX - 1]}…")
 
 
 def unmet(terms: Iterable[Requirement], labels: Mapping[str, str]) -> Requirement | None:

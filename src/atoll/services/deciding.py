@@ -45,13 +45,28 @@ class Court:
         """The node that keeps GPUs for the pod. Grants of shadow nodes keep nobody from going elsewhere."""
         return next((node for node, grant in self._mirror.open_grants(uid) if grant.enforced), None)
 
+    def outdated(self) -> list[tuple[str, str]]:
+        """(UID, node) of enforced grants whose pods, which are not bound yet, ask for something else by now."""
+        found = []
+        for uid in self._mirror.waiting_owners():
+            pod = self._mirror.pods[uid]
+            request = self._requests.of(pod)
+            for node, grant in self._mirror.open_grants(uid):
+                put_off = isinstance(request, InvalidRequest) and request.code is not Code.INVALID_REQUEST
+                if grant.enforced and not put_off and not (isinstance(request, GpuRequest) and is_for(grant, request)):
+                    found.append((uid, node))
+        return found
+
     def still_good(self, grant: Grant, node: str) -> bool:
-        """Whether the GPUs of a recorded grant are all there and none of them is out.
+        """Whether the GPUs of a recorded grant are all there and none of them is out, and its pod still asks for that.
 
         A grant that leaves the choice to the node is judged anew: it is good while nothing else could come of it.
         """
-        view = self._mirror.view(node)
+        view, pod = self._mirror.view(node), self._mirror.pods.get(grant.owner.uid)
         if view is None:
+            return False
+        request = self._requests.of(pod) if pod else None
+        if grant.enforced and isinstance(request, GpuRequest) and not is_for(grant, request):
             return False
         observed = NodeMode.OBSERVE in {view.state.mode, grant.node_mode}
         if (observed or view.state.in_turn or grant.candidates) and view.state.enforced:
@@ -98,8 +113,10 @@ class Court:
     def said(self, pod: PodFacts, names: Sequence[str] | None) -> tuple[Code, str] | None:
         """Code and short text of the pod's refusal; None when it fits by now."""
         request = self._requests.of(pod)
-        if request is None or isinstance(request, InvalidRequest):
+        if request is None:
             return None
+        if isinstance(request, InvalidRequest):
+            return request.code, request.message
         decision = decide(self._mirror.fleet.snapshot(), request, names)
         if not isinstance(decision, Rejection):
             return None
@@ -121,6 +138,13 @@ class Court:
 
     def _any_enforced(self, names: Sequence[str]) -> bool:
         return any((view := self._mirror.fleet.get(name)) is not None and view.state.enforced for name in names)
+
+
+def is_for(grant: Grant, request: GpuRequest) -> bool:
+    """Whether the grant was made for what is asked. One that was made for less would be bound in its place."""
+    policy = Policy.PREFERRED if request.patient else request.policy
+    granted = (grant.policy, grant.scopes_asked, grant.partition, grant.count)
+    return granted == (policy, request.scopes, request.partition, request.gpus)
 
 
 def _alone(view: NodeView) -> Snapshot:

@@ -259,6 +259,10 @@ class Mirror:
         granted = [(node, grant) for node, grant in found if grant and self.state(grant, node) in OPEN]
         yield from sorted(granted, key=lambda one: (not one[1].enforced, one[0]))
 
+    def waiting_owners(self) -> list[str]:
+        """UIDs of pods that a ledger names, and that have no node yet."""
+        return [uid for uid in self._granted if (pod := self.pods.get(uid)) is not None and not pod.node]
+
     def granted_nodes(self, uid: str) -> tuple[str, ...]:
         """Nodes whose ledger names the pod, whatever became of it."""
         return self._granted.get(uid, ())

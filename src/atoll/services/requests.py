@@ -5,7 +5,6 @@ decided like a Restricted one until that time has passed since it was created; i
 """
 
 from dataclasses import dataclass
-from datetime import datetime
 
 from atoll.core.asking import BUILT_IN, Defaults
 from atoll.core.effects import Effect, Report, TellPolicy
@@ -21,11 +20,12 @@ from atoll.core.events import (
     WatchEvent,
 )
 from atoll.core.facts import PodFacts
-from atoll.core.placement_policy import PlacementPolicy, PolicyObject, problems_of, status_of
+from atoll.core.placement_policy import PlacementPolicy, PolicyObject, PolicyStatus, status_of
 from atoll.core.reasons import Code
 from atoll.core.request import GpuRequest, InvalidRequest, waiting_for_a_domain
 from atoll.core.resolving import Ruling, in_order, request_under, resolve
 from atoll.services.due import Due
+from atoll.services.moments import seconds_of
 
 RULED_MAX = 100_000
 """Pods whose request is remembered; those that a scheduler asks about need not be known by a watch."""
@@ -54,6 +54,8 @@ class Requests:
         self._namespaces: dict[str, dict[str, str]] = {}
         self._objects: dict[str, PolicyObject] = {}
         self._partitions: dict[str, tuple[str, ...]] = {}  # of each GPUNodeConfig
+        self._declared: frozenset[str] = frozenset()  # all of them
+        self._statuses: dict[str, PolicyStatus] = {}  # of each policy, as it should be
         self._policies: tuple[PlacementPolicy, ...] = ()
         self._remembered: dict[str, Judged] = {}
         self._patient: dict[str, float] = {}  # UID -> until when, of those that were asked about
@@ -73,7 +75,7 @@ class Requests:
 
     def problems(self, policy: PolicyObject) -> tuple[str, ...]:
         """Why it would not be accepted; empty where it would."""
-        return problems_of(policy.declared.spec, self._declared_partitions())
+        return status_of(policy, self._declared).problems
 
     def namespace(self, name: str) -> dict[str, str]:
         """Its labels; none of one that is not known."""
@@ -105,11 +107,11 @@ class Requests:
         namespace = self._namespaces.get(pod.namespace)
         ruling = resolve(pod, namespace or {}, self._policies, self._built_in)
         request = request_under(ruling, pod, namespace or {}, self._policies)
-        if namespace is None and request is not None and self._policies:
+        if namespace is None and request is not None and any(not policy.shadow for policy in self._policies):
             # A pod can be asked about before its new namespace is told, and then no rule can be told to hold.
             request = InvalidRequest(f"namespace {pod.namespace} is not known yet", Code.NOT_READY)
         after_s = request.degrade_after_s if isinstance(request, GpuRequest) else 0
-        return Judged(pod, ruling, request, _seconds(pod.created) + after_s if after_s else 0.0)
+        return Judged(pod, ruling, request, seconds_of(pod.created) + after_s if after_s else 0.0)
 
     def ruling(self, pod: PodFacts) -> Ruling:
         return self.known(pod).ruling
@@ -118,24 +120,22 @@ class Requests:
         """Take one event in; whether pods may ask for something else now."""
         match event:
             case NamespaceSeen(name, labels):
-                self._namespaces[name] = dict(labels)
-                return self._anew()
+                return self._put_namespace(name, dict(labels))
             case NamespaceGone(name):
-                self._namespaces.pop(name, None)
-                return self._anew()
+                return self._put_namespace(name, None)
             case PolicySeen(policy):
                 self._objects[policy.name] = policy
-                return self._anew()
+                return self._look_at(policy.name)
             case PolicyGone(name):
-                self._objects.pop(name, None)
-                self._telling.pop(name, None)
-                return self._anew()
+                for memory in (self._objects, self._telling, self._statuses):
+                    memory.pop(name, None)
+                return self._settle()
             case ConfigSeen(config):
                 self._partitions[config.name] = tuple(each.name for each in config.partitions or ())
-                return self._anew()
+                return self._look_at_partitions()
             case ConfigGone(name):
                 self._partitions.pop(name, None)
-                return self._anew()
+                return self._look_at_partitions()
             case PodGone(uid):
                 self._remembered.pop(uid, None)
                 self._patient.pop(uid, None)
@@ -150,46 +150,63 @@ class Requests:
                 pass
         return False
 
-    def tick(self, utc_s: float) -> bool:
-        """Time has passed; whether the patience of some pod is over."""
+    def placed(self, uid: str) -> None:
+        """The pod has a node, or wants none any more."""
+        self._patient.pop(uid, None)
+
+    def tick(self, utc_s: float) -> list[str]:
+        """Time has passed; UIDs of the pods whose patience is over."""
         self._utc_s = utc_s or self._utc_s
         over = [uid for uid, until_s in self._patient.items() if until_s <= self._utc_s]
         for uid in over:
             del self._patient[uid]
-        return bool(over)
+        return over
 
     def tell(self, now: float) -> None:
         """Have the status of each policy say what is true of it."""
         for policy in self._objects.values() if self.leading else ():
-            status = status_of(policy, self._declared_partitions())
+            status = self._statuses[policy.name]
             if status == policy.status:
                 continue
             due = self._telling.setdefault(policy.name, Due(RETRY_S, RETRY_S))
             if due.start(now):
                 self._outbox.append(TellPolicy(policy.name, policy.version, status))
 
-    def _anew(self) -> bool:
+    def _put_namespace(self, name: str, labels: dict[str, str] | None) -> bool:
+        if self._namespaces.get(name) == labels:
+            return False
+        if labels is None:
+            del self._namespaces[name]
+        else:
+            self._namespaces[name] = labels
+        for uid in [uid for uid, known in self._remembered.items() if known.pod.namespace == name]:
+            del self._remembered[uid]
+        return bool(self._policies)
+
+    def _look_at_partitions(self) -> bool:
+        declared = frozenset(name for names in self._partitions.values() for name in names)
+        if declared == self._declared:
+            return False
+        self._declared = declared
+        changed = [self._look_at(name) for name in self._objects]
+        return any(changed)
+
+    def _look_at(self, name: str) -> bool:
+        """Judge a policy anew. What was accepted in this life is known better than the status says, which is late."""
+        before = self._statuses.get(name)
+        now = status_of(self._objects[name], self._declared, before.accepted if before else None)
+        self._statuses[name] = now
+        return now.accepted != (before.accepted if before else None) and self._settle()
+
+    def _settle(self) -> bool:
+        """Other policies are in force."""
         self._remembered.clear()
         self._patient.clear()
-        partitions = self._declared_partitions()
-        statuses = {name: status_of(each, partitions) for name, each in self._objects.items()}
-        self._policies = in_order(
-            PlacementPolicy(name, status.accepted.spec) for name, status in statuses.items() if status.accepted
-        )
+        accepted = {name: status.accepted for name, status in self._statuses.items() if status.accepted}
+        self._policies = in_order(PlacementPolicy(name, declared.spec) for name, declared in accepted.items())
         return True
-
-    def _declared_partitions(self) -> frozenset[str]:
-        return frozenset(name for names in self._partitions.values() for name in names)
 
 
 def _same(known: PodFacts, pod: PodFacts) -> bool:
     """Whether nothing that a request is made of differs."""
     return known is pod or (known.ask == pod.ask and known.origin == pod.origin and known.created == pod.created)
-
-
-def _seconds(moment: str) -> float:
-    """Since 1970; 0.0 for what is no moment."""
-    try:
-        return datetime.fromisoformat(moment).timestamp()
-    except ValueError:
-        return 0.0

@@ -41,10 +41,10 @@ from atoll.core.events import (
 from atoll.core.facts import PodFacts
 from atoll.core.fleet import FilterAnswer
 from atoll.core.reasons import Code
-from atoll.core.request import InvalidRequest
+from atoll.core.request import GpuRequest, InvalidRequest
 from atoll.services.binding import Binder, Rules
 from atoll.services.corrections import Corrections
-from atoll.services.deciding import Court
+from atoll.services.deciding import Court, is_for
 from atoll.services.ledgers import Ledgers
 from atoll.services.liveness import Liveness
 from atoll.services.mirror import Mirror
@@ -137,13 +137,15 @@ class Scheduling:
         request = self.requests.of(pod)
         if request is None:
             return FilterAnswer(tuple(names), ())
+        held = self._court.held_on(pod.uid)
         if isinstance(request, InvalidRequest):
             if not any(map(self._court.enforced, names)):
                 return FilterAnswer(tuple(names), ())  # shadow nodes let everything pass
+            if held is not None and request.code is Code.INVALID_REQUEST:
+                self._releaser.give_up(pod.uid, held)
             return self._refused(pod, names, request.code, request.message)
-        held = self._court.held_on(pod.uid)
         if held is not None:
-            return self._filter_held(pod, names, held)
+            return self._filter_held(pod, request, names, held)
         answer = self._mirror.fleet.filter(request, names)
         if answer.passed:
             self._waiting.passed(pod.uid)
@@ -177,9 +179,14 @@ class Scheduling:
             judged.request, judged.ruling, keys=keys, own=own, shapes=fleet.shapes, enforced=fleet.any_enforced
         )
 
-    def _filter_held(self, pod: PodFacts, names: Sequence[str], held: str) -> FilterAnswer:
-        """The pod has a grant: that node alone. If the scheduler does not offer it, something else is wrong with it."""
+    def _filter_held(self, pod: PodFacts, request: GpuRequest, names: Sequence[str], held: str) -> FilterAnswer:
+        """The pod has a grant: that node alone. If the scheduler does not offer it, something else is wrong with it;
+        and if it asks for something else by now, it has to be granted that."""
         why = f"{Code.HELD}: its GPUs are kept on node {held}"
+        grant = self._mirror.record(held).of(pod.uid)
+        if grant is not None and not is_for(grant, request):
+            self._releaser.give_up(pod.uid, held)
+            return self._refused(pod, names, Code.HELD, f"its grant on node {held} is being released")
         if held in names and not self._releaser.is_rewriting(pod.uid):
             self._releaser.keep(pod.uid, held)
             self._waiting.passed(pod.uid)
@@ -259,6 +266,8 @@ class Scheduling:
         known = self._mirror.pods.get(pod.uid)
         if known is not None:
             self._waiting.seen(known)
+            if known.node or known.ended:
+                self.requests.placed(pod.uid)
         self._pump(self._binder.learned(pod.uid, pod.version))
 
     def _take_binding(self, event: BindingAccepted | BindingRefused | BindingUnknown, now: float) -> None:
@@ -304,6 +313,9 @@ class Scheduling:
             return
         if self.requests.take(event, now):
             self._waiting.ruled(now)
+            for uid, node in self._court.outdated():
+                self._releaser.give_up(uid, node)
+                self._pump(node)
         if isinstance(event, PolicyTold):
             return
         was_ready = self.ready
@@ -325,9 +337,10 @@ class Scheduling:
                 self._waiting.seen(pod)
 
     def _tick(self, now: float, utc_s: float) -> None:
-        if self.requests.tick(utc_s):
-            self._waiting.ruled(now)
-        self.requests.tell(now)
+        if over := self.requests.tick(utc_s):
+            self._waiting.ruled(now, over)
+        if self.ready:
+            self.requests.tell(now)
         self._registration.tick(now)
         self._liveness.tick(now)
         self._ledgers.tick(now)

@@ -28,7 +28,7 @@ class Story:
         considered: the rules that were looked at, up to the one that holds.
         request: None where it asks for no GPU.
         decision: as if the pod was asked for now, its own GPUs being free; None where there is nothing to decide.
-        grant: what a ledger records for it, and on which node; node "" and None where nothing is.
+        grant: what a ledger records for it; None where nothing is.
     """
 
     pod: PodFacts
@@ -37,7 +37,6 @@ class Story:
     request: GpuRequest | InvalidRequest | None
     decision: Placement | Rejection | None
     explanation: Explanation | None
-    node: str
     grant: Grant | None
 
 
@@ -70,20 +69,23 @@ class Study:
         found = (pod for pod in self._service.mirror.pods.values() if (pod.namespace, pod.name) == (namespace, name))
         return max(found, key=lambda pod: pod.created, default=None)
 
-    def story(self, pod: PodFacts) -> Story:
+    def story(self, pod: PodFacts, *, why: bool = True) -> Story:
+        """Args: why: whether a refusal is to be explained, which takes its time."""
         requests, mirror = self._service.requests, self._service.mirror
         namespace = requests.namespace(pod.namespace)
         looked_at = tuple(considered(pod, namespace, requests.policies))
         request, ruling = requests.of(pod), requests.ruling(pod)
         node, grant = self._recorded(pod)
-        decision, why = None, None
+        decision, explanation = None, None
+        if isinstance(request, InvalidRequest) and not mirror.fleet.any_enforced:
+            request = replace(request, enforced=False)
         if isinstance(request, GpuRequest):
             snapshot = mirror.fleet.snapshot()
             for holding in {pod.node, node} - {""}:
                 snapshot = snapshot.without(holding, (pod.uid,))
             decision = decide(snapshot, request)
-            why = explain(snapshot, request) if isinstance(decision, Rejection) else None
-        return Story(pod, ruling, looked_at, request, decision, why, node, grant)
+            explanation = explain(snapshot, request) if why and isinstance(decision, Rejection) else None
+        return Story(pod, ruling, looked_at, request, decision, explanation, grant)
 
     def under(self, policies: Iterable[PolicyObject]) -> list[Change]:
         """The pods that would be decided otherwise if these policies decided, each beside what is there.
@@ -92,14 +94,14 @@ class Study:
             AtollError: one of them would not be accepted.
         """
         pods, requests = self.pods, self._service.requests
-        before = [self.story(pod) for pod in pods]
+        before = [self.story(pod, why=False) for pod in pods]
         known = {policy.name: policy for policy in requests.objects}
         tried = [_deciding(policy) for policy in policies]
         for policy in tried:
             self._service.step(PolicySeen(policy), 0.0)
             if problems := requests.problems(policy):
                 raise AtollError(f"PlacementPolicy {policy.name} would not be accepted: {'; '.join(problems)}")
-        after = [self.story(pod) for pod in pods]
+        after = [self.story(pod, why=False) for pod in pods]
         for policy in tried:
             old = known.get(policy.name)
             self._service.step(PolicySeen(old) if old else PolicyGone(policy.name), 0.0)

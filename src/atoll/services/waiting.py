@@ -8,7 +8,7 @@ it last asked here; since it may have asked another instance since, also for any
 wakes; another instance does so late and rarely, and only whom it refused itself.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -32,6 +32,8 @@ HELD_S, HELD_EVERY_S = 60.0, 5.0
 MINE_AFTER_S = 10.0
 """How long an instance that does not lead leaves the waking of pods that it refused to the one that does."""
 IN_FLIGHT = inf
+BY_WORD = frozenset({Code.INVALID_REQUEST, Code.NOT_READY})
+"""What is said of a pod's words alone, and holds no more when they mean something else."""
 NEVER = -1
 """A version of the fleet that is none."""
 PLACED_REASON = "Placed"
@@ -129,11 +131,18 @@ class Waiting:
         if self._changed_at is None:
             self._changed_at = now
 
-    def ruled(self, now: float) -> None:
-        """What waiters ask for is another thing than it was: whatever they were told, they may fit now."""
-        for waiter in self._waiters.values():
-            waiter.version = NEVER
-            self._to_tell[waiter.uid] = None
+    def ruled(self, now: float, uids: Iterable[str] | None = None) -> None:
+        """What waiters ask for is another thing than it was: whatever they were told, they may fit now.
+
+        Args: uids: of these; None = of all.
+        """
+        for uid in list(self._waiters) if uids is None else uids:
+            waiter = self._waiters.get(uid)
+            if waiter is not None:
+                waiter.version = NEVER
+                if waiter.said is not None and waiter.said[0] in BY_WORD:
+                    waiter.said = None
+                self._to_tell[uid] = None
         self.changed(now)
 
     def tell(self, now: float) -> None:

@@ -42,6 +42,7 @@ class Checks:
         self._holders: dict[str, dict[str, str]] = {}  # node -> UUID -> pod that runs with it, by its Binding
         self._replaced: set[str] = set()  # nodes of a second life: the service may not have seen it yet
         self._granted_at: dict[str, float] = {}
+        self._bound: set[str] = set()
         self._disturbed: dict[str, float] = {}  # node -> when something happened there that nobody could foresee
         self._rulings = Rulings(cluster, timeline, KNOWN_BY_ALL_S)
         cluster.watchers.insert(0, self._told)
@@ -165,6 +166,9 @@ class Checks:
             return
         if any(owner == pod.uid for owner in holders.values()) or not grant.count:
             return
+        if grant.enforced and pod.uid not in self._bound:
+            self._wish(grant, pod)  # at the moment of its Binding, since a rule may have changed after the grant
+        self._bound.add(pod.uid)
         if grant.node_mode is NodeMode.COMMAND:
             return  # who has what is known when the kubelet has let it in
         recorded = self._cluster.ledgers.get(node, LedgerRecord(node)).of(pod.uid)

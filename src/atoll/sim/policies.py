@@ -24,6 +24,7 @@ from atoll.core.request import GpuRequest, Policy, waiting_for_a_domain
 from atoll.core.resolving import in_order, request_under, resolve
 from atoll.core.scope import Scope
 from atoll.core.selector import Requirement
+from atoll.services.moments import seconds_of
 from atoll.sim.api import FakeCluster
 from atoll.sim.clock import Timeline
 
@@ -107,7 +108,9 @@ class Rulings:
 
     def __init__(self, cluster: FakeCluster, timeline: Timeline, behind_s: float) -> None:
         self._cluster, self._timeline, self._behind_s = cluster, timeline, behind_s
-        self._states: list[tuple[float, State]] = [(0.0, self._state())]  # since when
+        self._accepted: dict[str, Declared] = {}
+        self._states: list[tuple[float, State]] = []  # since when
+        self._remember()
         cluster.watchers.insert(0, self._told)
 
     def asked(self, pod: PodFacts) -> list[GpuRequest]:
@@ -117,26 +120,28 @@ class Rulings:
     def _asked(self, pod: PodFacts) -> Iterator[GpuRequest]:
         since = self._timeline.now - self._behind_s
         past = [n for n, (at, _) in enumerate(self._states) if at <= since]
-        for _, (policies, namespaces) in self._states[past[-1] if past else 0 :]:
+        for _, (policies, namespaces) in self._states[past[-1] - 1 if past else 0 :]:
             labels = namespaces.get(pod.namespace, {})
             request = request_under(resolve(pod, labels, policies), pod, labels, policies)
             if not isinstance(request, GpuRequest):
                 continue
             if request.degrade_after_s:
                 yield waiting_for_a_domain(request)
-            created_s = datetime.fromisoformat(pod.created).timestamp() - EPOCH_S if pod.created else 0.0
-            if self._timeline.now >= created_s + request.degrade_after_s:
+            if EPOCH_S + self._timeline.now >= seconds_of(pod.created) + request.degrade_after_s:
                 yield request
 
     def _told(self, _: Kind, event: WatchEvent) -> None:
         if isinstance(event, PolicySeen | PolicyGone | NamespaceSeen | ConfigSeen | ConfigGone):
-            self._states.append((self._timeline.now, self._state()))
+            self._remember()
 
-    def _state(self) -> State:
+    def _remember(self) -> None:
+        """What is in force for whoever starts now and has the statuses alone, and for whoever has seen it all."""
         cluster = self._cluster
         partitions = {each.name for config in cluster.configs.values() for each in config.partitions or ()}
-        statuses = {name: status_of(policy, partitions) for name, policy in cluster.policies.items()}
-        policies = in_order(
-            PlacementPolicy(name, each.accepted.spec) for name, each in statuses.items() if each.accepted
-        )
-        return policies, {name: dict(each.labels) for name, each in cluster.namespaces.items()}
+        namespaces = {name: dict(each.labels) for name, each in cluster.namespaces.items()}
+        for known in ({}, self._accepted):
+            found = {n: status_of(each, partitions, known.get(n)) for n, each in cluster.policies.items()}
+            accepted = {name: status.accepted for name, status in found.items() if status.accepted}
+            policies = in_order(PlacementPolicy(name, declared.spec) for name, declared in accepted.items())
+            self._states.append((self._timeline.now, (policies, namespaces)))
+        self._accepted = accepted

@@ -21,6 +21,7 @@ from atoll.core.placement_policy import (
 )
 from atoll.core.scope import Scope
 
+NOTHING = Declared("", PolicySpec())
 ACCEPTED = "Accepted"
 NOT_ACCEPTED = "NotAccepted"
 DEGRADE_AFTER_MAX_S = 30 * 86_400
@@ -30,16 +31,15 @@ _spec = msgspec.json.Decoder(wire.Spec)
 
 
 def policy_of(policy: wire.PlacementPolicy) -> PolicyObject:
-    """Return the object as core knows it.
-
-    Raises:
-        ValueError: a duration or a list of scopes that its definition would have refused.
-    """
-    metadata = policy.metadata
-    declared = Declared(_encode(policy.spec).decode(), _spec_of(policy.spec))
-    return PolicyObject(
-        metadata.name, metadata.resource_version, metadata.generation, declared, _status_of(policy.status)
-    )
+    """The object as core knows it. A spec that its definition should have refused is told as a fault."""
+    metadata, fault = policy.metadata, ""
+    try:
+        spec = msgspec.convert(policy.spec, wire.Spec)
+        declared = Declared(_encode(spec).decode(), _spec_of(spec))
+    except ValueError as error:
+        fault, declared = f"it cannot be read: {error}", NOTHING
+    status = _status_of(policy.status)
+    return PolicyObject(metadata.name, metadata.resource_version, metadata.generation, declared, status, fault)
 
 
 def status_patch(effect: TellPolicy, now: datetime) -> bytes:

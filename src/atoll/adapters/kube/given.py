@@ -1,6 +1,7 @@
 """Objects that a person gives in files: a pod that is not there yet, a policy that is to be tried."""
 
-from typing import TypeVar
+from collections.abc import Iterator
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
@@ -33,10 +34,13 @@ def pod_in(file: DumpFile, namespace: str, created: str, resources: tuple[str, .
     pods = _of_kind(file, "v1", "Pod")
     if len(pods) != 1:
         raise DumpError(file.name, pods[1].line, 1, found=f"{len(pods)} pods", expected="one")
-    value = pods[0].value
-    metadata = {"namespace": namespace, **value.get("metadata", {})}
+    value = _plain(pods[0].value)
+    told = value.get("metadata") or {}
+    if not isinstance(told, dict):
+        raise DumpError(file.name, pods[0].line, 1, found=quoted(str(told)), expected="metadata with a name")
+    metadata = {key: each for key, each in told.items() if each is not None}
+    metadata = {"namespace": namespace, "name": metadata.get("generateName", ""), **metadata}
     metadata |= {"uid": UID, "resourceVersion": "", "creationTimestamp": created}
-    metadata.setdefault("name", metadata.get("generateName", ""))
     pod = _converted(file, pods[0], {**value, "metadata": metadata, "status": {}}, wire.Pod)
     try:
         return pod_facts(pod, resources)
@@ -52,10 +56,12 @@ def policies_in(file: DumpFile) -> tuple[PolicyObject, ...]:
     """
     found = []
     for document in _of_kind(file, API_VERSION, "PlacementPolicy"):
-        try:
-            found.append(policy_of(_converted(file, document, document.value, wire_policy.PlacementPolicy)))
-        except ValueError as error:
-            raise _refusal(file, document, error) from None
+        policy = policy_of(_converted(file, document, document.value, wire_policy.PlacementPolicy))
+        if policy.fault:
+            raise DumpError(file.name, document.line, 1, found=policy.fault, expected="what the API server takes")
+        if wrong := next(_unknown_fields(document.value.get("spec"), wire_policy.Spec, "spec"), ""):
+            raise DumpError(file.name, document.line, 1, found=f"a field {wrong}", expected="one that there is")
+        found.append(policy)
     return tuple(found)
 
 
@@ -69,6 +75,31 @@ def _of_kind(file: DumpFile, version: str, kind: str) -> list[Document]:
         others = ", ".join(map(quoted, kinds[:8])) or "nothing"
         raise DumpError(file.name, 0, 0, found=others, expected=f"a {kind} of {version}")
     return mine
+
+
+def _unknown_fields(value: Any, kind: Any, where: str) -> Iterator[str]:  # noqa: ANN401
+    """Fields that the API server would prune with a warning: a typing error would widen a rule in silence."""
+    for argument in (kind, *get_args(kind)):
+        inner = get_args(argument)
+        if isinstance(value, dict) and isinstance(argument, type) and issubclass(argument, msgspec.Struct):
+            known = {each.encode_name: each.type for each in msgspec.structs.fields(argument)}
+            yield from (f"{where}.{key}" for key in value if key not in known)
+            for key, each in value.items():
+                yield from _unknown_fields(each, known.get(key), f"{where}.{key}")
+        elif isinstance(value, list) and inner:
+            for n, each in enumerate(value):
+                yield from _unknown_fields(each, inner[0], f"{where}[{n}]")
+        elif inner and argument is not kind:
+            yield from _unknown_fields(value, argument, where)
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401
+    """With quantities such as 0.5 as text, which is what the API server makes of them."""
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return str(value) if isinstance(value, float) else value
 
 
 def _converted(file: DumpFile, document: Document, value: object, kind: type[T]) -> T:

@@ -1,19 +1,19 @@
 """`PlacementPolicy` on the wire. Sizes are bounded as its definition bounds them."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
+import msgspec
 from msgspec import Meta
 
 from atoll.adapters.kube.wire import Struct
 from atoll.adapters.kube.wire_atoll import LabelSelector, Word
 from atoll.core.facts import Enforcement
-from atoll.core.placement_policy import Setting
+from atoll.core.placement_policy import TEXT_MAX, Setting
 from atoll.core.request import Policy, ServiceClass
 from atoll.core.scope import Scope
 
 RULES_MAX = 64
 NAMES_MAX = 64
-TEXT_MAX = 262_144
 
 Names = Annotated[tuple[Word, ...], Meta(max_length=NAMES_MAX)]
 Classes = Annotated[tuple[ServiceClass, ...], Meta(max_length=len(ServiceClass))]
@@ -86,6 +86,8 @@ class Metadata(Struct, frozen=True):
 
 
 class PlacementPolicy(Struct, frozen=True):
+    """The spec is read apart: what it says may be wrong, and the status says what holds then."""
+
     metadata: Metadata
-    spec: Spec
+    spec: dict[str, Any] = msgspec.field(default_factory=dict)
     status: Status = Status()
