@@ -1,8 +1,12 @@
 """From annotations to a request; every doubtful word is refused in one line."""
 
+from dataclasses import replace
+
 import pytest
 
 from atoll.core.asking import Defaults, request_of
+from atoll.core.assess import class_of
+from atoll.core.interchange import awaited_for, confusable
 from atoll.core.request import (
     CONTAINERS_MAX,
     ContainerAsk,
@@ -13,6 +17,7 @@ from atoll.core.request import (
     Policy,
     ServiceClass,
     fresh_counts,
+    waiting_for_a_domain,
 )
 from atoll.core.scope import DEFAULT_SCOPES, Scope
 
@@ -127,3 +132,13 @@ def test_a_pod_of_more_containers_than_a_ledger_holds_is_refused():
 
     assert valid(most).gpus == 1
     assert request_of(beyond) == InvalidRequest("257 containers ask for GPUs, at most 256 can; join some")
+
+
+def test_a_patient_pod_changes_places_with_those_that_are_promised_as_much_as_it_is() -> None:
+    """Else the shim, which goes by what grants say, would answer nobody."""
+    patient = waiting_for_a_domain(replace(valid(ask(1)), degrade_after_s=60))
+    strict, loose = (valid(ask(1, policy=word)) for word in ("Restricted", "Preferred"))
+    mine = awaited_for(class_of(patient), enforced=True)
+
+    assert confusable(mine, awaited_for(class_of(strict), enforced=True))
+    assert not confusable(mine, awaited_for(class_of(loose), enforced=True))

@@ -51,7 +51,7 @@ def asked_text(story: Story) -> str:
     if not isinstance(request, GpuRequest):
         return "says what does not hold"
     scopes = f"partition {request.partition}" if request.partition else f"scope {','.join(request.scopes)}"
-    words = [f"wants {gpus_text(request.gpus)}", _policy(request), scopes]
+    words = [f"wants {gpus_text(request.gpus)}", str(request.promised), scopes]
     if request.per_container:
         words.append("judged per container")
     if request.service_class:
@@ -116,7 +116,7 @@ def change_document(change: Change) -> Document:
 def asked_document(request: GpuRequest) -> Document:
     return {
         "gpus": request.gpus,
-        "policy": _policy(request),
+        "policy": str(request.promised),
         "scope": [str(scope) for scope in request.scopes],
         "partition": request.partition,
         "perContainer": request.per_container,
@@ -177,7 +177,3 @@ def _uuids(decision: Placement | Rejection | None) -> list[str]:
     if not isinstance(decision, Placement):
         return []
     return [part.uuid for container in decision.containers for part in container.parts]
-
-
-def _policy(request: GpuRequest) -> str:
-    return "Preferred" if request.patient else str(request.policy)

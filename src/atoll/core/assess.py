@@ -47,7 +47,7 @@ def assess(state: NodeState, request: GpuRequest) -> Verdict:
 def class_of(request: GpuRequest) -> GpuRequest:
     """The request without what no decision depends on, so that equal pods are decided once."""
     containers = tuple(ContainerAsk("", container.gpus, container.kind) for container in request.containers)
-    bare = replace(request, containers=containers, service_class=None, degrade_after_s=0, patient=False)
+    bare = replace(request, containers=containers, service_class=None, degrade_after_s=0)
     if not request.per_container:
         return replace(bare, container_policies=())
     if len(containers) > 1:

@@ -47,7 +47,7 @@ def awaited_by(grant: Grant) -> Awaited:
 
 def awaited_for(request: GpuRequest, *, enforced: bool) -> Awaited:
     counts = [count for count in fresh_counts(request.containers) if count]
-    terms = Terms(request.gpus, request.policy, request.scopes, request.partition, enforced)
+    terms = Terms(request.gpus, request.promised, request.scopes, request.partition, enforced)
     return Awaited(tuple(sorted(set(counts))), terms if len(counts) == 1 and not request.per_container else None)
 
 

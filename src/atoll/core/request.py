@@ -81,6 +81,11 @@ class GpuRequest:
     patient: bool = False
 
     @property
+    def promised(self) -> Policy:
+        """The policy of its grant: what a patient pod is promised is no more than a preference."""
+        return Policy.PREFERRED if self.patient else self.policy
+
+    @property
     def gpus(self) -> int:
         """GPUs that the pod holds at its peak, as the kubelet's device manager counts them with init reuse."""
         return sum(fresh_counts(self.containers))

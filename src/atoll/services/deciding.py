@@ -11,7 +11,7 @@ from atoll.core.fleet import Fleet
 from atoll.core.ledger import ContainerGrant, Grant, LedgerRecord, NodeMode
 from atoll.core.lifecycle import State
 from atoll.core.reasons import Code
-from atoll.core.request import GpuRequest, InvalidRequest, Policy
+from atoll.core.request import GpuRequest, InvalidRequest
 from atoll.core.sentences import reason
 from atoll.core.snapshot import Snapshot
 from atoll.core.verdict import Placement, Refusal, Rejection
@@ -142,9 +142,8 @@ class Court:
 
 def is_for(grant: Grant, request: GpuRequest) -> bool:
     """Whether the grant was made for what is asked. One that was made for less would be bound in its place."""
-    policy = Policy.PREFERRED if request.patient else request.policy
     granted = (grant.policy, grant.scopes_asked, grant.partition, grant.count)
-    return granted == (policy, request.scopes, request.partition, request.gpus)
+    return granted == (request.promised, request.scopes, request.partition, request.gpus)
 
 
 def _alone(view: NodeView) -> Snapshot:
@@ -166,7 +165,7 @@ def _grant(pod: PodFacts, placement: Placement, mode: NodeMode) -> Grant:
         state=State.BINDING,
         count=request.gpus,
         containers=placement.containers,
-        policy=Policy.PREFERRED if request.patient else request.policy,
+        policy=request.promised,
         scopes_asked=request.scopes,
         scope_bound=fit.bound,
         node_mode=mode,

@@ -155,8 +155,7 @@ class Checks:
         return request
 
     def _is_said(self, grant: Grant, request: GpuRequest) -> bool:
-        policy = Policy.PREFERRED if request.patient else request.policy
-        return (grant.policy, grant.scopes_asked) == (policy, request.scopes)
+        return (grant.policy, grant.scopes_asked) == (request.promised, request.scopes)
 
     def _pod_bound_by_us(self, pod: PodFacts) -> None:
         node, grant = self._cluster.allocations[pod.uid]
