@@ -89,8 +89,10 @@ class FakePlugin:
     def follow(self) -> None:
         """Start anew whenever somebody makes a kubelet's socket in the folder, as NVIDIA's does."""
 
+        first = _made(self.folder / "kubelet.sock")  # before somebody makes the next one
+
         def look() -> None:
-            known = _made(self.folder / "kubelet.sock")
+            known = first
             while not self.followed.wait(0.1):
                 made = _made(self.folder / "kubelet.sock")
                 if made is None or made == known:
