@@ -5,7 +5,7 @@ import sys
 
 from bench.rows import HEAD
 
-ALL = ("decision", "stock", "extender", "memory", "agent", "shim", "audit", "cluster", "outage")
+ALL = ("decision", "stock", "extender", "webhook", "memory", "agent", "shim", "audit", "cluster", "outage")
 
 
 def main() -> int:

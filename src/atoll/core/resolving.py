@@ -5,7 +5,7 @@ Policies in shadow are passed over, and what they would have ruled is told besid
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from atoll.core.asking import BUILT_IN, PARTITION, SERVICE_CLASS, Defaults, request_of
@@ -46,9 +46,6 @@ class Ruling:
         return self.defaults.source or "built in"
 
 
-UNRULED = Ruling(BUILT_IN)
-
-
 def in_order(policies: Iterable[PlacementPolicy]) -> tuple[PlacementPolicy, ...]:
     """As they are asked: the higher priority first, then by name."""
     return tuple(sorted(policies, key=lambda policy: (-policy.spec.priority, policy.name)))
@@ -62,34 +59,38 @@ def resolve(
     Args:
         namespace: its labels. policies: in order.
     """
-    real = Ruling(built_in)
-    first: Ruling | None = None  # with those in shadow
-    for policy in policies:
-        rule = next((rule for rule in policy.spec.rules if not unmet_by(rule.who, pod, namespace)), None)
-        if rule is None:
-            continue
-        found = Ruling(_defaults(policy.name, rule, built_in), policy.name, rule.name)
-        first = first or found
-        if not policy.shadow:
-            real = found
-            break
-    if first is not None and first != real:
-        return replace(real, shadow=(first.policy, first.rule))
-    return real
+    met = [(policy, rule) for policy, rule, why in _looked_at(pod, namespace, policies) if not why]
+    if not met:
+        return Ruling(built_in)
+    (first, its_rule), (last, rule) = met[0], met[-1]
+    shadow = (first.name, its_rule.name) if first.shadow else None
+    if last.shadow:
+        return Ruling(built_in, shadow=shadow)
+    return Ruling(_defaults(last.name, rule, built_in), last.name, rule.name, shadow)
 
 
 def considered(
     pod: PodFacts, namespace: Mapping[str, str], policies: Sequence[PlacementPolicy]
 ) -> Iterator[Considered]:
-    """Every rule that is looked at, in order, up to the one that holds; with those in shadow that come before it."""
+    """Every rule that is looked at, in order, up to the one that holds."""
+    for policy, rule, why in _looked_at(pod, namespace, policies):
+        yield Considered(policy.name, rule.name, why or ("its policy is in shadow" if policy.shadow else ""))
+
+
+def _looked_at(
+    pod: PodFacts, namespace: Mapping[str, str], policies: Sequence[PlacementPolicy]
+) -> Iterator[tuple[PlacementPolicy, PolicyRule, str]]:
+    """(policy, rule, what of it the pod does not meet), up to the first that it meets of a policy that decides."""
     for policy in policies:
         for rule in policy.spec.rules:
             why = unmet_by(rule.who, pod, namespace)
-            yield Considered(policy.name, rule.name, why or ("its policy is in shadow" if policy.shadow else ""))
+            yield policy, rule, why
             if not why:
-                if not policy.shadow:
-                    return
                 break
+        else:
+            continue
+        if not policy.shadow:
+            return
 
 
 def request_under(
