@@ -52,7 +52,7 @@ def test_a_pod_as_people_write_it_is_taken() -> None:
         (POD.replace("{name: p, labels: {app: train}}", "[a]"), "expected metadata with a name"),
         (POD + "---" + POD, "2 pods"),
         (POD.replace("4,", "four,"), "not a whole number of GPUs"),
-        (POD.replace("spec:", "spec: null\nmore:"), "Expected `object`"),
+        (POD.replace("spec:", "spec: null\nmore:"), "missing required field `spec`"),
         ("a: [", "found"),
         ("\x00\x01", "found"),
     ],

@@ -70,7 +70,7 @@ def test_a_pod_gets_its_rule_and_its_scheduler_and_is_bound_by_them(enforced: In
     assert annotations(pod) == {
         "atoll.dev/policy": "Restricted",
         "atoll.dev/scope": "NUMANode,Socket,Node",
-        "atoll.dev/ruled": "training/all: policy,scope",
+        "atoll.dev/ruled": "training/all: policy=Restricted;scope=NUMANode,Socket,Node",
     }
     assert pod["spec"]["schedulerName"] == SCHEDULER
     assert len(enforced.bound("p")[1]) == 2

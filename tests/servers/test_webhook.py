@@ -2,6 +2,7 @@
 
 import base64
 import json
+import time
 from typing import Any
 
 import pytest
@@ -94,8 +95,7 @@ def test_the_rule_that_holds_is_written_into_the_pod_with_its_name() -> None:
     assert patched(hook, pod())["metadata"]["annotations"] == {
         "atoll.dev/policy": "Restricted",
         "atoll.dev/scope": "NUMANode",
-        "atoll.dev/service-class": "batch",
-        "atoll.dev/ruled": "training/all: policy,scope,service-class",
+        "atoll.dev/ruled": "training/all: policy=Restricted;scope=NUMANode",
     }
 
 
@@ -105,7 +105,7 @@ def test_what_a_pod_says_itself_stays() -> None:
     annotations = patched(hook, pod(2, {"atoll.dev/policy": "Preferred", "mine": "x"}))["metadata"]["annotations"]
 
     assert annotations["atoll.dev/policy"] == "Preferred"
-    assert annotations["atoll.dev/ruled"] == "training/all: scope"
+    assert annotations["atoll.dev/ruled"] == "training/all: scope=NUMANode,Socket,Node"
     assert annotations["mine"] == "x"
 
 
@@ -118,7 +118,7 @@ def test_a_second_call_changes_nothing_and_a_copy_of_a_pod_is_ruled_anew() -> No
     other = PolicyRule("soft", settings=Settings(policy=Policy.PREFERRED))
     copied = patched(webhook(PolicySeen(policy("other", other))), once)["metadata"]["annotations"]
     assert copied["atoll.dev/policy"] == "Preferred"
-    assert copied["atoll.dev/ruled"] == "other/soft: policy,scope"
+    assert copied["atoll.dev/ruled"] == "other/soft: policy=Preferred;scope=NUMANode,Socket,Node"
 
 
 def test_without_a_policy_nothing_is_filled_in() -> None:
@@ -149,9 +149,68 @@ def test_what_an_earlier_rule_wrote_yields_to_what_is_fixed_now_and_what_a_pod_w
     fixed = PolicyRule("all", settings=Settings(policy=Policy.RESTRICTED), may_override=frozenset({Setting.SCOPE}))
     hook = webhook(PolicySeen(policy("strict", fixed)))
 
-    assert validated(hook, pod(2, {"atoll.dev/policy": "Preferred", "atoll.dev/ruled": "old/all: policy"})) == ("", [])
-    refused = validated(hook, pod(2, {"atoll.dev/policy": "Preferred", "atoll.dev/ruled": "old/all: scope"}))[0]
-    assert "PlacementPolicy strict, rule all fixes it to Restricted" in refused
+    assert validated(
+        hook, pod(2, {"atoll.dev/policy": "Preferred", "atoll.dev/ruled": "old/all: policy=Preferred"})
+    ) == ("", [])
+    for ruled in ("old/all: scope=Node", "old/all: policy=Restricted", "policy", "old/all: policy", "=;=", ": ;"):
+        refused = validated(hook, pod(2, {"atoll.dev/policy": "Preferred", "atoll.dev/ruled": ruled}))[0]
+        assert "PlacementPolicy strict, rule all fixes it to Restricted" in refused
+
+
+def test_an_edited_copy_of_a_pod_says_what_its_editor_says() -> None:
+    hook = webhook(PolicySeen(policy("soft", PolicyRule("all", settings=Settings(policy=Policy.PREFERRED)))))
+    copy = patched(hook, pod(4))
+    copy["metadata"]["annotations"]["atoll.dev/policy"] = "Restricted"
+
+    again = patched(hook, copy)["metadata"]["annotations"]
+
+    assert again["atoll.dev/policy"] == "Restricted"
+    copy["metadata"]["annotations"]["atoll.dev/policy"] = "Restrictedd"
+    assert "did you mean Restricted?" in validated(hook, copy)[0]
+
+
+def test_where_containers_are_judged_each_by_its_size_no_policy_is_said_of_the_pod() -> None:
+    hook = webhook(PolicySeen(policy("each", PolicyRule("all", settings=Settings(per_container=True)))))
+
+    annotations = patched(hook, pod(4))["metadata"]["annotations"]
+
+    assert annotations["atoll.dev/per-container"] == "true"
+    assert "atoll.dev/policy" not in annotations
+
+
+def test_where_no_pool_is_enforced_nothing_is_changed() -> None:
+    hook = webhook(PolicySeen(policy("training", restricted("all"))), scheduler="atoll-scheduler", config=SHADOW)
+
+    assert patched(hook, pod(4)) == pod(4)
+
+
+def test_a_pod_that_asks_for_no_gpu_by_name_is_left_alone() -> None:
+    none = pod(1)
+    none["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "0"}}
+
+    assert patched(webhook(scheduler="atoll-scheduler"), none) == none
+
+
+def test_of_a_namespace_that_is_not_known_wrong_words_are_refused_and_nothing_is_filled_in() -> None:
+    hook = webhook(PolicySeen(policy("training", restricted("all"))))
+    review_ = json.loads(review(pod(2, {"atoll.dev/polcy": "x"})))
+    review_["request"]["namespace"] = "new"
+    body = json.dumps(review_).encode()
+
+    assert "did you mean atoll.dev/policy?" in said(hook.validate(body).body)["status"]["message"]
+    review_["request"]["object"] = pod(
+        2, {"atoll.dev/policy": "Restricted", "atoll.dev/ruled": "a/b: policy=Restricted"}
+    )
+    assert "patch" not in said(hook.mutate(json.dumps(review_).encode()).body)
+
+
+def test_very_many_annotations_take_no_time() -> None:
+    many = {f"aoll.dex{n}/k{n}": "x" for n in range(60_000)}
+
+    started = time.monotonic()
+    validated(webhook(), pod(annotations=many))
+
+    assert time.monotonic() - started < 5
 
 
 # What is refused and warned of.
@@ -249,6 +308,15 @@ def test_a_workload_whose_pods_will_be_refused_is_told_so_and_not_refused() -> N
 
     assert refused == ""
     assert "its pods will be refused: InvalidRequest: atoll.dev/policy" in warning
+
+
+def test_a_template_with_nulls_and_numbers_is_read_like_any_other() -> None:
+    found: Json = {"kind": "Deployment", "spec": {"template": template(6, {"atoll.dev/scope": "NUMANode"})}}
+    found["spec"]["template"]["metadata"]["creationTimestamp"] = None
+    found["spec"]["template"]["spec"] |= {"nodeName": None, "schedulerName": None}
+    found["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["cpu"] = 0.5
+
+    assert "no node can ever give 6 GPUs" in validated(webhook(), found)[1][0]
 
 
 def test_templates_are_looked_for_in_bounds() -> None:

@@ -2,9 +2,20 @@
 
 from dataclasses import replace
 
-from atoll.core.effects import AnswerBind, Effect, PostBinding, RewritePod, SetPlaced, TellPolicy, WriteLedger
+from atoll.core.effects import (
+    AnswerBind,
+    Effect,
+    KeepRegistration,
+    PostBinding,
+    RewritePod,
+    SetPlaced,
+    TellPolicy,
+    WriteLedger,
+)
 from atoll.core.events import (
     ConfigSeen,
+    Event,
+    Kind,
     LeadershipChanged,
     NamespaceGone,
     NamespaceSeen,
@@ -13,14 +24,16 @@ from atoll.core.events import (
     PolicyGone,
     PolicySeen,
     PolicyTold,
+    RegistrationKept,
+    Synced,
     Tick,
 )
 from atoll.core.facts import Enforcement, NamedPartition, NodeConfigObject, PodFacts
-from atoll.core.placement_policy import Declared, PolicyRule, PolicySpec, Settings, status_of
-from atoll.core.request import Policy
+from atoll.core.placement_policy import Declared, PolicyRule, PolicySpec, PolicyStatus, Settings, status_of
+from atoll.core.request import ContainerAsk, PodAsk, Policy
 from atoll.services.scheduling import Scheduling
 from atoll.services.waiting import NUDGE_AFTER_S, TELL_EVERY_S
-from tests.services.stage import Stage, gpus, grant, inventory, ledger, node, pod, start
+from tests.services.stage import ENFORCED, Stage, gpus, grant, inventory, ledger, node, pod, start
 from tests.services.test_study import policy, restricted
 
 ML = NamespaceSeen("ml", (("team", "a"),))
@@ -194,6 +207,87 @@ def test_a_grant_that_was_made_for_less_is_not_bound_when_its_rule_has_changed()
     effects = stage.bind(pod("p", 3), "n1")
     assert not any(isinstance(effect, PostBinding) for effect in effects)
     assert all(effect.error for effect in effects if isinstance(effect, AnswerBind))
+
+
+def test_a_grant_of_containers_judged_alone_is_not_bound_when_the_pod_is_judged_as_one() -> None:
+    """Two containers of two GPUs each, on two islands: right for each, and not for the pod."""
+    both = PodAsk((ContainerAsk("a", 2), ContainerAsk("b", 2)), {})
+    waiting = replace(pod("p", 4), ask=both)
+    stage = fragmented(waiting)
+    stage.see(
+        PolicySeen(policy("each", PolicyRule("all", settings=Settings(policy=Policy.RESTRICTED, per_container=True))))
+    )
+    (asked,) = [each for each in stage.bind(waiting, "n1") if isinstance(each, WriteLedger)]
+    stage.see(PolicySeen(policy("each", PolicyRule("all", settings=Settings(policy=Policy.RESTRICTED)))))
+
+    effects = stage.written(asked.record, "6")
+
+    assert not any(isinstance(effect, PostBinding) for effect in effects)
+
+
+def test_a_grant_of_a_shadow_is_not_bound_on_a_node_that_is_enforced_by_then() -> None:
+    waiting = pod("p", 4)
+    shadow = NodeConfigObject("all", enforcement=Enforcement.SHADOW)
+    pods, ledgers = [*RUNNING, waiting], [ledger("n1", *HALVES)]
+    stage = start(node("n1"), inventory("n1"), ML, pods=pods, ledgers=ledgers, config=shadow)
+    (asked,) = [each for each in stage.bind(waiting, "n1") if isinstance(each, WriteLedger)]
+    stage.see(ConfigSeen(ENFORCED))
+
+    assert not any(isinstance(effect, PostBinding) for effect in stage.written(asked.record, "6"))
+
+
+def test_a_start_gives_no_grant_up_by_policies_that_are_half_listed() -> None:
+    held = (grant("x", gpus("n1", 0, 1, 2)), grant("y", gpus("n1", 4, 5)))
+    mine = replace(grant("p", gpus("n1", 3, 6, 7)), policy=Policy.PREFERRED, degraded=True)
+    soft = PolicyRule("all", settings=Settings(policy=Policy.PREFERRED))
+    listed = [PolicySeen(policy("lo", restricted("all"))), PolicySeen(policy("hi", soft, priority=5))]
+    running = (pod("x", 3, node="n1"), pod("y", 2, node="n1"), pod("p", 3))
+
+    stage = start(node("n1"), inventory("n1"), ML, *listed, pods=running, ledgers=[ledger("n1", *held, mine)])
+
+    assert woken([*stage.at_start, *stage.wait(5)]) == []
+
+
+def test_whoever_does_not_lead_goes_by_what_the_leader_has_said() -> None:
+    """Else two of them could take turns in giving each other's grants up."""
+    good = policy("training", restricted("all"))
+    bad = replace(policy("training", PolicyRule("other", settings=Settings(partition="gold"))), generation=2)
+    stage = fragmented(leading=False)
+    stage.see(PolicySeen(good), PolicySeen(bad))
+    assert stage.service.requests.ruling(pod("p", 1)).rule == "all"
+
+    stage.see(PolicySeen(replace(bad, version="8", status=PolicyStatus(2, (), bad.declared))))
+
+    assert stage.service.requests.ruling(pod("p", 1)).rule == "other"
+
+
+def test_a_policy_that_is_made_anew_under_the_name_has_nothing_of_the_old_one() -> None:
+    stage = fragmented()
+    bad = policy("training", PolicyRule("other", settings=Settings(partition="gold")))
+    stage.see(PolicySeen(policy("training", restricted("all"))), PolicySeen(replace(bad, uid="another")))
+
+    assert stage.service.requests.ruling(pod("p", 1)).rule == ""
+
+
+def test_the_registrations_are_looked_after_when_everything_is_known_and_without_haste_when_that_fails() -> None:
+    service = Scheduling(webhook=True)
+    kept = []
+
+    def see(event: Event, now: float) -> None:
+        kept.extend(each for each in service.step(event, now) if isinstance(each, KeepRegistration))
+
+    see(LeadershipChanged(leading=True), 0.0)
+    see(Tick(), 0.1)
+    see(ConfigSeen(ENFORCED), 0.2)
+    for kind in Kind:
+        see(Synced(kind), 0.3)
+    assert kept == []
+    for tenth in range(600):
+        now = 1 + tenth / 10
+        see(Tick(), now)
+        see(RegistrationKept("403 Forbidden"), now)
+    assert set(kept) == {KeepRegistration(closed=True)}  # no node is there: the pool counts
+    assert len(kept) < 10
 
 
 def test_gpus_of_a_pod_that_a_new_policy_makes_invalid_are_given_back() -> None:

@@ -1,7 +1,8 @@
 """What is said of a pod, or of a template of pods, when it is written: what is filled in, refused and warned of.
 
-The rule that holds is written into the pod where it does not say so itself, with the rule's name beside it. From then
-on it is the pod's word, and stays when the policy changes, unless a rule fixes something else.
+The rule that holds is written into the pod where it does not say so itself, with the rule's name beside it. To the
+scheduler's side that is the pod's word, and stays when the policy changes, unless a rule fixes something else; a pod
+that is written once more, or a copy, is ruled anew.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import lru_cache
 
-from atoll.core.asking import ASKED, PARTITION, PER_CONTAINER, POLICY, RULED, SCOPE, SERVICE_CLASS
+from atoll.core.asking import ASKED, PARTITION, PER_CONTAINER, POLICY, RULED, SCOPE, ruled_by
 from atoll.core.assess import assess
 from atoll.core.errors import quoted
 from atoll.core.node_state import NodeState
@@ -22,9 +23,10 @@ from atoll.core.shape import Shape
 from atoll.core.verdict import Refusal
 
 DOMAIN = "atoll.dev"
-NEAR = 0.7
+NEAR, DOMAIN_MAX = 0.7, 16
 """How like our domain another one must be to be taken for a typing error."""
-KEYS_TOLD_MAX = 8
+KEYS_TOLD_MAX, KEYS_LOOKED_AT_MAX = 8, 64
+"""Annotations that are told of, and that are looked at for what they may have been meant for."""
 SHAPES_ASKED_MAX = 64
 """Node models that are looked at; a cluster has a handful."""
 
@@ -36,11 +38,13 @@ class Review:
     Attributes:
         refused: why it may not be written, "" when it may.
         filled: annotations to be set: what holds for it, where it does not say so itself, and by which rule.
+        changes: whether it may be changed at all; nothing is where no pool is enforced, or it cannot be told yet.
     """
 
     refused: str = ""
     warnings: tuple[str, ...] = ()
     filled: Mapping[str, str] = field(default_factory=dict)
+    changes: bool = False
 
 
 def review(
@@ -59,18 +63,16 @@ def review(
         shapes: of the nodes that there are. enforced: whether some pool is; else nothing is refused.
     """
     wrong = unknown_keys(keys)
-    if isinstance(request, InvalidRequest):
-        if request.code is not Code.INVALID_REQUEST:
-            return Review()  # it cannot be told yet; the scheduler's side will
+    if isinstance(request, InvalidRequest) and request.code is Code.INVALID_REQUEST:
         wrong.append(request.message)
     if wrong and enforced:
         return Review(refused=f"{Code.INVALID_REQUEST}: {'; '.join(wrong)}")
     told = [*wrong, *near_domains(keys)]
     if isinstance(request, InvalidRequest):
-        return Review(warnings=tuple(told))
+        return Review(warnings=tuple(told))  # where it cannot be told yet, the scheduler's side will
     if never := never_fits(request, shapes):
         told.append(never)
-    return Review(warnings=tuple(told), filled=_filled(request, ruling, own))
+    return Review(warnings=tuple(told), filled=_filled(request, ruling, own) if enforced else {}, changes=enforced)
 
 
 def unknown_keys(keys: Iterable[str]) -> list[str]:
@@ -81,10 +83,10 @@ def unknown_keys(keys: Iterable[str]) -> list[str]:
 
 def near_domains(keys: Iterable[str]) -> list[str]:
     """Annotations that look as if they were meant for us."""
-    told = []
-    for key in sorted(keys):
+    told: list[str] = []
+    for key in sorted(keys)[:KEYS_LOOKED_AT_MAX]:
         domain, slash, name = key.partition("/")
-        if not slash or domain == DOMAIN or not get_close_matches(domain, [DOMAIN], cutoff=NEAR):
+        if not slash or domain == DOMAIN or not _is_near(domain):
             continue
         if meant := _closest(name):
             told.append(f"{quoted(key)} says nothing to Atoll; did you mean {meant}?")
@@ -109,16 +111,17 @@ def never_fits(request: GpuRequest, shapes: Iterable[Shape]) -> str:
 def _filled(request: GpuRequest, ruling: Ruling, own: Collection[str]) -> dict[str, str]:
     if not ruling.policy:
         return {}
-    holds = {POLICY: str(request.policy), SCOPE: ",".join(request.scopes)}
+    holds = {POLICY: str(request.promised), SCOPE: ",".join(request.scopes)}
+    if request.per_container and ruling.defaults.policy is None:
+        del holds[POLICY]  # said of the pod it would hold for each container, and it is each one's size that decides
     if request.partition is not None:
-        holds = {POLICY: holds[POLICY], PARTITION: request.partition}
+        del holds[SCOPE]
+        holds[PARTITION] = request.partition
     if request.per_container:
         holds[PER_CONTAINER] = "true"
-    if request.service_class is not None:
-        holds[SERVICE_CLASS] = str(request.service_class)
+    # Not the class: rules are chosen by what a pod itself says of it.
     filled = {key: value for key, value in holds.items() if key not in own}
-    names = ",".join(key.partition("/")[2] for key in filled)
-    return {**filled, RULED: f"{ruling.policy}/{ruling.rule}: {names}"} if filled else {}
+    return {**filled, RULED: ruled_by(ruling.policy, ruling.rule, filled)} if filled else {}
 
 
 @lru_cache(maxsize=4096)
@@ -133,6 +136,11 @@ def _might(shape: Shape, request: GpuRequest) -> bool:
 
 def _has(shape: Shape, size: int, scopes: tuple[Scope, ...], partition: str | None) -> bool:
     return size <= shape.count and rule_for(shape, size, scopes, partition).ever
+
+
+@lru_cache(maxsize=1024)
+def _is_near(domain: str) -> bool:
+    return len(domain) <= DOMAIN_MAX and bool(get_close_matches(domain, [DOMAIN], cutoff=NEAR))
 
 
 def _hint(key: str) -> str:

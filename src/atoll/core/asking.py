@@ -32,7 +32,8 @@ PER_CONTAINER = "atoll.dev/per-container"
 SERVICE_CLASS = "atoll.dev/service-class"
 ASKED = (POLICY, SCOPE, PARTITION, PER_CONTAINER, SERVICE_CLASS)
 RULED = "atoll.dev/ruled"
-"""By which rule some of these were written into the pod when it was made: `POLICY/RULE: policy,scope`."""
+"""By which rule some of these were written into the pod when it was made, and what:
+`POLICY/RULE: policy=Restricted;scope=NUMANode,Socket`."""
 
 VALUE_MAX = 256
 """Characters of an annotation that are read; every legal list of scopes is far shorter."""
@@ -65,10 +66,19 @@ BUILT_IN = Defaults()
 
 
 def filled_keys(annotations: Mapping[str, str]) -> frozenset[str]:
-    """The annotations that a rule wrote, by the pod's own account. They hold like the pod's own words as long as no
-    rule fixes something else, so it wins nobody anything to pretend."""
-    names = annotations.get(RULED, "").rpartition(": ")[2].split(",")
-    return frozenset(key for key in ASKED if key.partition("/")[2] in names)
+    """The annotations that a rule wrote and nobody has changed since, by the pod's own account.
+
+    They hold like the pod's own words as long as no rule fixes something else, and yield then; so it wins nobody
+    anything to pretend.
+    """
+    told = annotations.get(RULED, "").rpartition(": ")[2].split(";")
+    written = dict(entry.split("=", 1) for entry in told if "=" in entry)
+    return frozenset(key for key in ASKED if annotations.get(key, "") == written.get(key.partition("/")[2]))
+
+
+def ruled_by(policy: str, rule: str, filled: Mapping[str, str]) -> str:
+    """What says so: the value of `RULED`."""
+    return f"{policy}/{rule}: " + ";".join(f"{key.partition('/')[2]}={value}" for key, value in filled.items())
 
 
 def request_of(ask: PodAsk, defaults: Defaults = BUILT_IN) -> GpuRequest | InvalidRequest | None:
@@ -115,11 +125,13 @@ def _request(ask: PodAsk, defaults: Defaults) -> GpuRequest:
     per_container = words.flag(PER_CONTAINER)
     scopes = words.scopes(SCOPE)
     said = _Said(policy, scopes, words.text(PARTITION), per_container, service_class)
-    said = _held_to(said, _settled(defaults, ask.containers), filled_keys(ask.annotations))
+    filled = filled_keys(ask.annotations)
+    said = _held_to(said, _settled(defaults, ask.containers), filled)
+    said = _yielding(said, defaults, filled)
     scopes, partition = _where(said, defaults)
     policy = _how(said, defaults)
-    service_class = service_class or defaults.service_class
-    each = defaults.per_container if per_container is None else per_container
+    service_class = said.service_class or defaults.service_class
+    each = defaults.per_container if said.per_container is None else said.per_container
 
     def policy_for(gpus: int) -> Policy:
         if policy is not None:
@@ -170,6 +182,19 @@ def _held_to(said: _Said, defaults: Defaults, filled: frozenset[str]) -> _Said:
             raise _WrongValueError(
                 f"{key}: found {quoted(_word(found))}; {defaults.source} {fixes}; drop the annotation"
             )
+    return said
+
+
+def _yielding(said: _Said, defaults: Defaults, filled: frozenset[str]) -> _Said:
+    """Without what an earlier rule wrote that goes neither with the pod's own words nor with what holds now."""
+    latency = ServiceClass.LATENCY is (said.service_class or defaults.service_class)
+    if POLICY in filled and latency:
+        said = replace(said, policy=None)
+    scoped = said.scopes is not None and SCOPE not in filled and said.scopes != (Scope.PARTITION,)
+    if PARTITION in filled and (scoped or Setting.SCOPE in defaults.fixed):
+        said = replace(said, partition=None)
+    if SCOPE in filled and said.partition is not None:
+        said = replace(said, scopes=None)
     return said
 
 

@@ -87,6 +87,7 @@ class Grant:
             which; empty elsewhere, and where it is by count.
         pod_version: resourceVersion that the Binding must carry.
         partition: asked for by name.
+        each: the policy of each container, where each is judged alone; () = the pod's sum is.
         violated: that the owner got none of the candidates: in which life of the node, or `SEEN` where that says
             nothing of the node; "" = nobody has seen such a thing.
     """
@@ -109,6 +110,7 @@ class Grant:
     occupant: Occupant = NOBODY_SPECIAL
     violated: str = ""
     partition: str | None = None
+    each: tuple[Policy, ...] = ()
 
     @property
     def uuids(self) -> frozenset[str]:

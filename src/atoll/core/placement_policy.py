@@ -140,6 +140,7 @@ class PolicyObject:
     declared: Declared
     status: PolicyStatus | None = None
     fault: str = ""
+    uid: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,6 +86,11 @@ class GpuRequest:
         return Policy.PREFERRED if self.patient else self.policy
 
     @property
+    def promised_each(self) -> tuple[Policy, ...]:
+        """The same of each container, where each is judged alone."""
+        return tuple(Policy.PREFERRED if self.patient else policy for policy in self.container_policies)
+
+    @property
     def gpus(self) -> int:
         """GPUs that the pod holds at its peak, as the kubelet's device manager counts them with init reuse."""
         return sum(fresh_counts(self.containers))

@@ -18,8 +18,9 @@ import msgspec
 from atoll.adapters.kube import wire
 from atoll.adapters.kube.codec import asks_for_gpus, pod_facts
 from atoll.adapters.kube.names import ANSWERED
+from atoll.adapters.kube.plain import plain
 from atoll.core.admitting import Review
-from atoll.core.asking import ASKED, RULED
+from atoll.core.asking import RULED, filled_keys
 from atoll.core.errors import printable, quoted
 from atoll.core.facts import PodFacts
 from atoll.core.reasons import Code
@@ -100,7 +101,7 @@ class Webhook:
         told = self._judged(pod)
         if told.refused:
             return _answer(request, "left")  # it is refused where it is validated, with the same words
-        patch = list(self._patch(found, told.filled))
+        patch = list(self._patch(found, told.filled)) if told.changes else []
         return _answer(request, "filled" if patch else "left", patch=patch)
 
     def validate(self, body: bytes) -> Answer:
@@ -140,13 +141,15 @@ class Webhook:
         metadata = found.get("metadata") or {}
         if not isinstance(metadata, dict):
             raise BadReview(f"no pod that can be read: its metadata is a {type(metadata).__name__}")
-        named = {"uid": "", "resourceVersion": "", "namespace": namespace, "name": "", **_without_none(metadata)}
+        named = {"uid": "", "resourceVersion": "", "namespace": namespace, "name": "", **plain(metadata)}
         named["namespace"] = named["namespace"] or namespace
         try:
-            pod = msgspec.convert({"metadata": named, "spec": found.get("spec"), "status": {}}, wire.Pod)
+            pod = msgspec.convert({"metadata": named, "spec": plain(found.get("spec")), "status": {}}, wire.Pod)
             if not asks_for_gpus(pod, self._resources):
                 return None
             facts = pod_facts(pod, self._resources)
+            if not facts.ask.containers:
+                return None
         except (msgspec.ValidationError, ValueError) as error:
             raise BadReview(f"no pod that can be read: {error}") from error
         return _Pod(facts, frozenset(pod.metadata.annotations or ()) - ANSWERED)
@@ -241,15 +244,10 @@ def _cut(text: str) -> str:
     return text if len(text) <= WARNING_MAX else text[: WARNING_MAX - 1] + "…"
 
 
-def _filled_before(annotations: Mapping[str, Any]) -> set[str]:
+def _filled_before(annotations: Mapping[str, str]) -> set[str]:
     """What an earlier call, or the pod that this one was copied from, was filled with."""
-    names = str(annotations.get(RULED, "")).rpartition(": ")[2].split(",")
-    return {key for key in (*(a for a in ASKED if a.partition("/")[2] in names), RULED) if key in annotations}
+    return {*filled_keys(annotations), *({RULED} & annotations.keys())}
 
 
 def _path(key: str) -> str:
     return "/metadata/annotations/" + key.replace("~", "~0").replace("/", "~1")
-
-
-def _without_none(metadata: Mapping[str, Any]) -> Json:
-    return {key: value for key, value in metadata.items() if value is not None}

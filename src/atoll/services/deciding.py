@@ -65,6 +65,8 @@ class Court:
         view, pod = self._mirror.view(node), self._mirror.pods.get(grant.owner.uid)
         if view is None:
             return False
+        if view.state.enforced and not grant.enforced:
+            return False  # it was made when the node was a shadow, which gives what no rule allows
         request = self._requests.of(pod) if pod else None
         if grant.enforced and isinstance(request, GpuRequest) and not is_for(grant, request):
             return False
@@ -142,8 +144,8 @@ class Court:
 
 def is_for(grant: Grant, request: GpuRequest) -> bool:
     """Whether the grant was made for what is asked. One that was made for less would be bound in its place."""
-    granted = (grant.policy, grant.scopes_asked, grant.partition, grant.count)
-    return granted == (request.promised, request.scopes, request.partition, request.gpus)
+    granted = (grant.policy, grant.each, grant.scopes_asked, grant.partition, grant.count)
+    return granted == (request.promised, request.promised_each, request.scopes, request.partition, request.gpus)
 
 
 def _alone(view: NodeView) -> Snapshot:
@@ -178,4 +180,5 @@ def _grant(pod: PodFacts, placement: Placement, mode: NodeMode) -> Grant:
         pod_version=pod.version,
         occupant=replace(pod.occupant, service_class=request.service_class),
         partition=request.partition,
+        each=request.promised_each,
     )

@@ -34,7 +34,7 @@ from atoll.core.events import (
     Synced,
     WatchEvent,
 )
-from atoll.core.facts import NodeConfig, NodeConfigObject, NodeFacts, PodFacts, Source
+from atoll.core.facts import Enforcement, NodeConfig, NodeConfigObject, NodeFacts, PodFacts, Source
 from atoll.core.fleet import Fleet
 from atoll.core.hardware import Hardware, hardware_of
 from atoll.core.ledger import SEEN, Grant, LedgerRecord, NodeMode, fault_of
@@ -189,6 +189,11 @@ class Mirror:
             facts = self.nodes.get(node)
             self._merged[node] = config_of(facts, self.configs.values()) if facts else DEFAULT_CONFIG
         return self._merged[node]
+
+    @property
+    def any_pool(self) -> bool:
+        """Whether some pool is enforced, also one that has no node now."""
+        return any(config.enforcement is Enforcement.ENFORCE for config in self.configs.values())
 
     def life(self, node: str) -> str:
         """Another text after each boot of an observed node, and with each change of what hands out its GPUs."""

@@ -24,7 +24,7 @@ class Registration:
     def tick(self, now: float) -> None:
         if not (self._serves and self.leading):
             return
-        closed = self._mirror.fleet.any_enforced
+        closed = self._mirror.any_pool
         if closed is not self._closed:
             self._due.now()
         if self._due.start(now):
@@ -34,7 +34,6 @@ class Registration:
     def take(self, event: RegistrationKept, now: float) -> None:
         if event.why:
             self._outbox.append(Report("registration_not_kept", detail=event.why))
-            self._closed = None
             self._due.failed(now)
         else:
             self._due.done(now)

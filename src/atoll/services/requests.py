@@ -61,7 +61,7 @@ class Requests:
         self._patient: dict[str, float] = {}  # UID -> until when, of those that were asked about
         self._telling: dict[str, Due] = {}
         self._utc_s = 0.0
-        self.leading = False
+        self._leading = False
 
     @property
     def policies(self) -> tuple[PlacementPolicy, ...]:
@@ -124,8 +124,12 @@ class Requests:
             case NamespaceGone(name):
                 return self._put_namespace(name, None)
             case PolicySeen(policy):
+                known = self._objects.get(policy.name)
                 self._objects[policy.name] = policy
-                return self._look_at(policy.name)
+                another = known is not None and known.uid != policy.uid
+                if another:
+                    self._statuses.pop(policy.name, None)
+                return self._look_at(policy.name) or (another and self._settle())
             case PolicyGone(name):
                 for memory in (self._objects, self._telling, self._statuses):
                     memory.pop(name, None)
@@ -150,6 +154,12 @@ class Requests:
                 pass
         return False
 
+    def lead(self, *, leading: bool) -> bool:
+        """Whether pods may ask for something else now, since somebody else says what is in force."""
+        self._leading = leading
+        changed = [self._look_at(name) for name in self._objects]
+        return any(changed)
+
     def placed(self, uid: str) -> None:
         """The pod has a node, or wants none any more."""
         self._patient.pop(uid, None)
@@ -164,7 +174,7 @@ class Requests:
 
     def tell(self, now: float) -> None:
         """Have the status of each policy say what is true of it."""
-        for policy in self._objects.values() if self.leading else ():
+        for policy in self._objects.values() if self._leading else ():
             status = self._statuses[policy.name]
             if status == policy.status:
                 continue
@@ -192,11 +202,15 @@ class Requests:
         return any(changed)
 
     def _look_at(self, name: str) -> bool:
-        """Judge a policy anew. What was accepted in this life is known better than the status says, which is late."""
-        before = self._statuses.get(name)
-        now = status_of(self._objects[name], self._declared, before.accepted if before else None)
-        self._statuses[name] = now
-        return now.accepted != (before.accepted if before else None) and self._settle()
+        """Judge a policy anew. What was accepted in this life is known better than the status says, which is late; but
+        whoever does not lead goes by what the leader has said of this generation."""
+        policy, before = self._objects[name], self._statuses.get(name)
+        known = before.accepted if before else None
+        if not self._leading and policy.status is not None and policy.status.generation == policy.generation:
+            self._statuses[name] = policy.status
+        else:
+            self._statuses[name] = status_of(policy, self._declared, known)
+        return self._statuses[name].accepted != known and self._settle()
 
     def _settle(self) -> bool:
         """Other policies are in force."""

@@ -176,7 +176,7 @@ class Scheduling:
             return Review()
         fleet = self._mirror.fleet
         return review(
-            judged.request, judged.ruling, keys=keys, own=own, shapes=fleet.shapes, enforced=fleet.any_enforced
+            judged.request, judged.ruling, keys=keys, own=own, shapes=fleet.shapes, enforced=self._mirror.any_pool
         )
 
     def _filter_held(self, pod: PodFacts, request: GpuRequest, names: Sequence[str], held: str) -> FilterAnswer:
@@ -313,9 +313,7 @@ class Scheduling:
             return
         if self.requests.take(event, now):
             self._waiting.ruled(now)
-            for uid, node in self._court.outdated():
-                self._releaser.give_up(uid, node)
-                self._pump(node)
+            self._give_up_outdated()
         if isinstance(event, PolicyTold):
             return
         was_ready = self.ready
@@ -325,11 +323,21 @@ class Scheduling:
             self._outbox.append(Report(f"{event.kind}_unreadable", node=event.name, detail=event.why))
         if self.ready and not was_ready:
             self._waiting.changed(now)
+            self._give_up_outdated()
+
+    def _give_up_outdated(self) -> None:
+        """What was granted for less than is asked now. Not before everything is known that says what is asked."""
+        for uid, node in self._court.outdated() if self.ready else ():
+            self._releaser.give_up(uid, node)
+            self._pump(node)
 
     def _lead(self, now: float, *, leading: bool) -> None:
         self._leading = self._releaser.leading = self._waiting.leading = leading
         self._violations.leading = self._corrections.leading = leading
-        self.requests.leading = self._registration.leading = leading
+        self._registration.leading = leading
+        if self.requests.lead(leading=leading):
+            self._waiting.ruled(now)
+            self._give_up_outdated()
         if leading:
             self._mirror.mark(*self._mirror.record_nodes())
             self._waiting.changed(now)
@@ -341,7 +349,7 @@ class Scheduling:
             self._waiting.ruled(now, over)
         if self.ready:
             self.requests.tell(now)
-        self._registration.tick(now)
+            self._registration.tick(now)
         self._liveness.tick(now)
         self._ledgers.tick(now)
         self._violations.tick(now)

@@ -120,7 +120,7 @@ class Rulings:
     def _asked(self, pod: PodFacts) -> Iterator[GpuRequest]:
         since = self._timeline.now - self._behind_s
         past = [n for n, (at, _) in enumerate(self._states) if at <= since]
-        for _, (policies, namespaces) in self._states[past[-1] - 1 if past else 0 :]:
+        for _, (policies, namespaces) in self._states[past[-1] - 2 if past else 0 :]:
             labels = namespaces.get(pod.namespace, {})
             request = request_under(resolve(pod, labels, policies), pod, labels, policies)
             if not isinstance(request, GpuRequest):
@@ -135,13 +135,16 @@ class Rulings:
             self._remember()
 
     def _remember(self) -> None:
-        """What is in force for whoever starts now and has the statuses alone, and for whoever has seen it all."""
+        """What is in force for whoever goes by the statuses alone, starts now, or has seen it all."""
         cluster = self._cluster
         partitions = {each.name for config in cluster.configs.values() for each in config.partitions or ()}
         namespaces = {name: dict(each.labels) for name, each in cluster.namespaces.items()}
-        for known in ({}, self._accepted):
-            found = {n: status_of(each, partitions, known.get(n)) for n, each in cluster.policies.items()}
+        policies = cluster.policies
+        told = {n: each.status for n, each in policies.items()}
+        told = {n: status for n, status in told.items() if status and status.generation == policies[n].generation}
+        for known, said in (({}, told), ({}, {}), (self._accepted, {})):
+            found = {n: said.get(n) or status_of(each, partitions, known.get(n)) for n, each in policies.items()}
             accepted = {name: status.accepted for name, status in found.items() if status.accepted}
-            policies = in_order(PlacementPolicy(name, declared.spec) for name, declared in accepted.items())
-            self._states.append((self._timeline.now, (policies, namespaces)))
+            in_force = in_order(PlacementPolicy(name, declared.spec) for name, declared in accepted.items())
+            self._states.append((self._timeline.now, (in_force, namespaces)))
         self._accepted = accepted

@@ -107,8 +107,9 @@ async def serve(settings: ServeSettings) -> None:
     files = ensure_certificates(settings.certificates, names, datetime.now(UTC))
     tls = _context(files)
     open_tls = _context(files, clients=False)
+    served = [files.ca.read_bytes()]  # of the certificates that are in use, whatever lies in the folder by now
     async with KubeClient(access) as client:
-        cluster: ClusterApi = KubeClusterApi(client, settings.resources, settings.namespace, ca=files.ca.read_bytes)
+        cluster: ClusterApi = KubeClusterApi(client, settings.resources, settings.namespace, ca=lambda: served[0])
         if settings.fault:
             _log.warning("fault_armed", fault=settings.fault)
             cluster = FaultyApi(cluster, faults)
@@ -138,7 +139,7 @@ async def serve(settings: ServeSettings) -> None:
             stop,
             [
                 asyncio.create_task(shell.run(), name="shell"),
-                asyncio.create_task(_renew(settings.certificates, names, (tls, open_tls)), name="renew"),
+                asyncio.create_task(_renew(settings.certificates, names, (tls, open_tls), served), name="renew"),
                 asyncio.create_task(_announce(shell), name="announce"),
             ],
             asyncio.create_task(_lead(client, settings.namespace, me, shell, faults), name="lead"),
@@ -227,7 +228,7 @@ async def _announce(shell: Shell) -> None:
     _log.info("ready", after_s=round(time.monotonic() - started, 2), nodes=statistics.nodes, pods=statistics.pods)
 
 
-async def _renew(folder: Path, names: Sequence[str], contexts: Sequence[SSLContext]) -> None:
+async def _renew(folder: Path, names: Sequence[str], contexts: Sequence[SSLContext], served: list[bytes]) -> None:
     """Renew certificates while running: new connections get the new one."""
     while True:
         await asyncio.sleep(RENEWAL_CHECK_S)
@@ -235,5 +236,6 @@ async def _renew(folder: Path, names: Sequence[str], contexts: Sequence[SSLConte
             files = ensure_certificates(folder, names, datetime.now(UTC))
             for tls in contexts:
                 tls.load_cert_chain(files.server, files.server_key)
+            served[0] = files.ca.read_bytes()
         except (CertificateError, OSError, SSLError) as error:
             _log.warning("certificates_not_renewed", why=str(error))

@@ -38,8 +38,8 @@ def policy_of(policy: wire.PlacementPolicy) -> PolicyObject:
         declared = Declared(_encode(spec).decode(), _spec_of(spec))
     except ValueError as error:
         fault, declared = f"it cannot be read: {error}", NOTHING
-    status = _status_of(policy.status)
-    return PolicyObject(metadata.name, metadata.resource_version, metadata.generation, declared, status, fault)
+    status, version = _status_of(policy.status), metadata.resource_version
+    return PolicyObject(metadata.name, version, metadata.generation, declared, status, fault, metadata.uid)
 
 
 def status_patch(effect: TellPolicy, now: datetime) -> bytes:

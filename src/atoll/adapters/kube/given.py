@@ -12,6 +12,7 @@ from atoll.adapters.kube import wire, wire_policy
 from atoll.adapters.kube.codec import pod_facts
 from atoll.adapters.kube.codec_policy import policy_of
 from atoll.adapters.kube.names import API_VERSION
+from atoll.adapters.kube.plain import plain
 from atoll.core.errors import DumpError, quoted
 from atoll.core.facts import PodFacts
 from atoll.core.placement_policy import PolicyObject
@@ -34,12 +35,11 @@ def pod_in(file: DumpFile, namespace: str, created: str, resources: tuple[str, .
     pods = _of_kind(file, "v1", "Pod")
     if len(pods) != 1:
         raise DumpError(file.name, pods[1].line, 1, found=f"{len(pods)} pods", expected="one")
-    value = _plain(pods[0].value)
+    value = plain(pods[0].value)
     told = value.get("metadata") or {}
     if not isinstance(told, dict):
         raise DumpError(file.name, pods[0].line, 1, found=quoted(str(told)), expected="metadata with a name")
-    metadata = {key: each for key, each in told.items() if each is not None}
-    metadata = {"namespace": namespace, "name": metadata.get("generateName", ""), **metadata}
+    metadata = {"namespace": namespace, "name": told.get("generateName", ""), **told}
     metadata |= {"uid": UID, "resourceVersion": "", "creationTimestamp": created}
     pod = _converted(file, pods[0], {**value, "metadata": metadata, "status": {}}, wire.Pod)
     try:
@@ -91,15 +91,6 @@ def _unknown_fields(value: Any, kind: Any, where: str) -> Iterator[str]:  # noqa
                 yield from _unknown_fields(each, inner[0], f"{where}[{n}]")
         elif inner and argument is not kind:
             yield from _unknown_fields(value, argument, where)
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401
-    """With quantities such as 0.5 as text, which is what the API server makes of them."""
-    if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_plain(each) for each in value]
-    return str(value) if isinstance(value, float) else value
 
 
 def _converted(file: DumpFile, document: Document, value: object, kind: type[T]) -> T:

@@ -2,7 +2,7 @@
 
 Pods without GPUs never reach it: a condition that the API server evaluates itself sets them aside, and cannot fail, as
 it reads what may be absent as an option. Pods with GPUs fail closed once some pool is enforced; until then a webhook
-that is away changes nothing. Workloads are only warned about, and never held up.
+that is away changes nothing. Workloads are only warned about: nobody waits for that longer than a second.
 """
 
 import json
@@ -15,7 +15,7 @@ Manifest = dict[str, Any]
 NAME = "atoll"
 PODS, WORKLOADS = f"pods.{GROUP}", f"workloads.{GROUP}"
 MUTATING, VALIDATING = "mutatingwebhookconfigurations", "validatingwebhookconfigurations"
-TIMEOUT_S = 5
+TIMEOUT_S, WARNING_TIMEOUT_S = 5, 1
 INJECTED = "cert-manager.io/inject-ca-from"
 """Whoever has this annotation gets its CA from cert-manager, and Atoll leaves it alone."""
 
@@ -24,7 +24,7 @@ TEMPLATES: dict[str, tuple[str, ...]] = {
     "batch": ("jobs", "cronjobs"),
     "jobset.x-k8s.io": ("jobsets",),
     "leaderworkerset.x-k8s.io": ("leaderworkersets",),
-    "kubeflow.org": ("pytorchjobs", "mpijobs", "tfjobs", "jaxjobs", "trainjobs"),
+    "kubeflow.org": ("pytorchjobs", "mpijobs", "tfjobs", "jaxjobs", "xgboostjobs", "paddlejobs"),
     "trainer.kubeflow.org": ("trainjobs",),
     "ray.io": ("rayclusters", "rayjobs", "rayservices"),
     "batch.volcano.sh": ("jobs",),
@@ -55,6 +55,7 @@ def webhook(
     workloads = {
         **{key: value for key, value in pods.items() if key != "matchConditions"},
         "name": WORKLOADS,
+        "timeoutSeconds": WARNING_TIMEOUT_S,
         "rules": [_rule(group, list(kinds), ["CREATE", "UPDATE"]) for group, kinds in TEMPLATES.items()],
     }
     mutating = {**pods, "reinvocationPolicy": "IfNeeded"}
@@ -71,7 +72,8 @@ def asks_for_gpus(resources: tuple[str, ...]) -> str:
     """CEL: whether some container of `object`, a pod, names one of the resources."""
     names = json.dumps(list(resources))
     named = " || ".join(
-        f"{names}.exists(name, name in c.?resources.?{part}.orValue({{}}))" for part in ("limits", "requests")
+        f"{names}.exists(name, c.?resources.?{part}.orValue({{}})[?name].orValue('0') != '0')"
+        for part in ("limits", "requests")
     )
     return " || ".join(
         f"object.?spec.?{part}.orValue([]).exists(c, {named})" for part in ("containers", "initContainers")

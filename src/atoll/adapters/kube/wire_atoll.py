@@ -83,6 +83,7 @@ class Grant(Struct, frozen=True):
     occupant: Occupant = Occupant()
     violated: Text = ""
     partition: Text | None = None
+    each: Annotated[tuple[Policy, ...], Meta(max_length=CONTAINERS_MAX)] = ()
 
 
 class GrantEntry(Struct, frozen=True):

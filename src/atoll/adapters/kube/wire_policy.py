@@ -81,6 +81,7 @@ class Status(Struct, frozen=True):
 
 class Metadata(Struct, frozen=True):
     name: str = ""
+    uid: str = ""
     resource_version: str = ""
     generation: int = 0
 
