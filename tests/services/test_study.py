@@ -6,7 +6,7 @@ import pytest
 
 from atoll.cli.stories import change_document, change_lines, story_document, story_lines
 from atoll.core.errors import AtollError
-from atoll.core.events import ConfigSeen, Event, LedgerSeen, NamespaceSeen, PodSeen, PolicySeen
+from atoll.core.events import ConfigSeen, Dropped, Event, Kind, LedgerSeen, NamespaceSeen, PodSeen, PolicySeen
 from atoll.core.facts import Enforcement, NodeConfigObject, PodFacts, PodOrigin
 from atoll.core.placement_policy import Declared, PolicyObject, PolicyRule, PolicySpec, Settings, Who
 from atoll.core.request import PodAsk, Policy
@@ -194,6 +194,12 @@ def test_a_pod_that_runs_is_named_too_and_keeps_what_it_has() -> None:
 
     assert change.before.pod.name == "holder"
     assert "it runs, and keeps what it has" in "\n".join(line.plain for line in change_lines([change]))
+
+
+def test_what_cannot_be_read_is_told_by_name() -> None:
+    dropped = Dropped(Kind.PODS, "odd", "no quantity")
+
+    assert study(dropped).unread == (dropped,)
 
 
 def test_labels_of_the_pod_count_too() -> None:

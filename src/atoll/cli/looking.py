@@ -3,7 +3,12 @@
 import time
 from pathlib import Path
 
+import typer
+
+from atoll.core.errors import printable
 from atoll.services.study import Study
+
+UNREAD_TOLD_MAX = 20
 
 
 def study_of(kubeconfig: Path | None, resources: tuple[str, ...], namespace: str) -> Study:
@@ -18,4 +23,7 @@ def study_of(kubeconfig: Path | None, resources: tuple[str, ...], namespace: str
     from atoll.adapters.kube.credentials import access_from  # noqa: PLC0415
     from atoll.adapters.kube.once import look  # noqa: PLC0415
 
-    return Study(look(access_from(kubeconfig), resources, namespace), time.time())
+    study = Study(look(access_from(kubeconfig), resources, namespace), time.time())
+    for each in study.unread[:UNREAD_TOLD_MAX]:
+        typer.echo(printable(f"not counted: of {each.kind}, {each.name} cannot be read: {each.why}"), err=True)
+    return study

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from atoll.core.books import holds_nothing
 from atoll.core.decide import decide
 from atoll.core.errors import AtollError
-from atoll.core.events import Kind, PolicyGone, PolicySeen, Synced, Tick, WatchEvent
+from atoll.core.events import Dropped, Kind, PolicyGone, PolicySeen, Synced, Tick, WatchEvent
 from atoll.core.explain import Explanation, explain
 from atoll.core.facts import Enforcement, PodFacts
 from atoll.core.ledger import Grant
@@ -55,7 +55,10 @@ class Study:
             events: every object that there is, in any order. utc_s: now, since 1970.
         """
         self._service = Scheduling()
-        for event in (*events, *map(Synced, Kind), Tick(utc_s)):
+        listed = list(events)
+        self.unread = tuple(event for event in listed if isinstance(event, Dropped))
+        """Objects that cannot be read, so that nothing is known of them."""
+        for event in (*listed, *map(Synced, Kind), Tick(utc_s)):
             self._service.step(event, 0.0)
 
     @property

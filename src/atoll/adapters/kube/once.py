@@ -6,6 +6,7 @@ what matters is worse than none.
 
 import asyncio
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -37,14 +38,23 @@ def look(
 
     async def looked() -> list[WatchEvent]:
         async with KubeClient(access) as client:
-            readers = cluster_readers(resources, namespace).values()
-            lists = await asyncio.gather(*(_all_of(client, reader) for reader in readers))
-            return [event for events in lists for event in events]
+            return await everything(client, resources, namespace)
 
     try:
         return asyncio.run(looked())
     except (Unanswered, AccessError) as error:
         raise AtollError(f"{access.server} cannot be asked: {error}") from error
+
+
+async def everything(client: KubeClient, resources: tuple[str, ...], namespace: str) -> list[WatchEvent]:
+    """Every object of every kind, in no order.
+
+    Raises:
+        AtollError: a list is refused. Unanswered, AccessError: nobody answers.
+    """
+    readers = cluster_readers(resources, namespace).values()
+    lists = await asyncio.gather(*(_all_of(client, reader) for reader in readers))
+    return [event for events in lists for event in events]
 
 
 async def _all_of(client: KubeClient, reader: Reader[Any, WatchEvent]) -> list[WatchEvent]:
@@ -76,5 +86,5 @@ async def _listed(client: KubeClient, reader: Reader[Any, WatchEvent]) -> list[W
         found += [event for event in events if not isinstance(event, Synced)]
         if not metadata.continue_:
             return found
-        more = f"&continue={metadata.continue_}"
+        more = f"&continue={quote(metadata.continue_, safe='')}"
     raise AtollError(f"list of {reader.name}: more than {PAGES_MAX} pages")
