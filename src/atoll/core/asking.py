@@ -21,7 +21,7 @@ from atoll.core.request import (
     PodAsk,
     Policy,
     ServiceClass,
-    fresh_counts,
+    gpus_of,
 )
 from atoll.core.scope import DEFAULT_SCOPES, Scope
 
@@ -156,7 +156,7 @@ def _settled(defaults: Defaults, containers: tuple[ContainerAsk, ...]) -> Defaul
     """With the policy that comes of them for a pod of this size, so that it may say what holds anyway."""
     if defaults.policy is not None or Setting.POLICY not in defaults.fixed:
         return defaults
-    strict = sum(fresh_counts(containers)) >= defaults.restricted_from or defaults.service_class is ServiceClass.LATENCY
+    strict = gpus_of(containers) >= defaults.restricted_from or defaults.service_class is ServiceClass.LATENCY
     return replace(defaults, policy=Policy.RESTRICTED if strict else Policy.PREFERRED)
 
 

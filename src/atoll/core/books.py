@@ -12,7 +12,7 @@ from atoll.core.facts import Given, Hints, NodeConfig, NodeFacts, PodFacts
 from atoll.core.hardware import Hardware
 from atoll.core.ledger import SEEN, Grant, LedgerRecord, NodeMode, Owner
 from atoll.core.lifecycle import State, Step, after
-from atoll.core.request import fresh_counts
+from atoll.core.request import gpus_of
 
 OPEN = frozenset({State.PROMISED, State.HELD, State.BINDING})
 """States of a grant whose pod is not on a node yet."""
@@ -40,7 +40,7 @@ def holds_nothing(pod: PodFacts) -> bool:
 
 def pod_gpus(pod: PodFacts) -> int:
     """GPUs that the kubelet will take for the pod at its peak."""
-    return sum(fresh_counts(pod.ask.containers))
+    return gpus_of(pod.ask.containers)
 
 
 def owner_of(pod: PodFacts) -> Owner:

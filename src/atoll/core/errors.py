@@ -41,5 +41,9 @@ def printable(text: str) -> str:
 
 def quoted(text: str) -> str:
     """Untrusted text for a message: printable, bounded."""
-    short = text if len(text) <= QUOTE_MAX else text[: QUOTE_MAX - 1] + "…"
-    return f'"{printable(short)}"'
+    return f'"{printable(shortened(text, QUOTE_MAX))}"'
+
+
+def shortened(text: str, most: int) -> str:
+    """No more than so many characters of it; what is cut ends in a sign for that."""
+    return text if len(text) <= most else text[: most - 1] + "…"

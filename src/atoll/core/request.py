@@ -6,6 +6,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 
 from atoll.core.reasons import Code
 from atoll.core.scope import Scope
@@ -93,7 +94,7 @@ class GpuRequest:
     @property
     def gpus(self) -> int:
         """GPUs that the pod holds at its peak, as the kubelet's device manager counts them with init reuse."""
-        return sum(fresh_counts(self.containers))
+        return gpus_of(self.containers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,12 @@ def waiting_for_a_domain(request: GpuRequest) -> GpuRequest:
     """The wish of a Preferred pod as long as only a whole domain will do."""
     strict = tuple(Policy.RESTRICTED for _ in request.container_policies)
     return replace(request, policy=Policy.RESTRICTED, container_policies=strict, patient=True)
+
+
+@lru_cache(maxsize=4096)
+def gpus_of(containers: tuple[ContainerAsk, ...]) -> int:
+    """GPUs that a pod of these containers holds at its peak."""
+    return sum(fresh_counts(containers))
 
 
 def fresh_counts(containers: tuple[ContainerAsk, ...]) -> tuple[int, ...]:

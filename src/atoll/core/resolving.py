@@ -12,7 +12,7 @@ from atoll.core.asking import BUILT_IN, PARTITION, SERVICE_CLASS, Defaults, requ
 from atoll.core.errors import printable, quoted
 from atoll.core.facts import PodFacts
 from atoll.core.placement_policy import EVERY_SETTING, Limit, PlacementPolicy, PolicyRule, Who
-from atoll.core.request import ContainerAsk, GpuRequest, InvalidRequest, PodAsk, fresh_counts
+from atoll.core.request import GpuRequest, InvalidRequest, gpus_of
 from atoll.core.scope import Scope
 from atoll.core.selector import Requirement, unmet
 
@@ -107,7 +107,7 @@ def request_under(
 
 def unmet_by(who: Who, pod: PodFacts, namespace: Mapping[str, str]) -> str:
     """What of it the pod does not meet, for people; "" when it meets all."""
-    gpus = gpus_of(pod.ask) if who.gpus_min or who.gpus_max else 0
+    gpus = gpus_of(pod.ask.containers) if who.gpus_min or who.gpus_max else 0
     if who.gpus_min and gpus < who.gpus_min:
         return f"{gpus} GPUs, it is for {who.gpus_min} and more"
     if who.gpus_max and gpus > who.gpus_max:
@@ -127,16 +127,6 @@ def unmet_by(who: Who, pod: PodFacts, namespace: Mapping[str, str]) -> str:
         if wanted and own not in wanted:
             return f"{what} {quoted(own) if own else 'none'}, it is for {_list(wanted)}"
     return ""
-
-
-def gpus_of(ask: PodAsk) -> int:
-    """GPUs that the pod holds at its peak."""
-    return _gpus_of(ask.containers)
-
-
-@lru_cache(maxsize=4096)
-def _gpus_of(containers: tuple[ContainerAsk, ...]) -> int:
-    return sum(fresh_counts(containers))
 
 
 def _not_met(term: Requirement, labels: Mapping[str, str], whose: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from atoll.core.errors import printable
+from atoll.core.errors import printable, shortened
 
 VALUES_TOLD_MAX, TEXT_MAX = 5, 160
 
@@ -30,7 +30,7 @@ class Requirement:
                 text = f"!{self.key}"
             case _:
                 text = f"{self.key} {self.operator}"
-        return printable(text if len(text) <= TEXT_MAX else f"{text[: TEXT_MAX - 1]}…")
+        return printable(shortened(text, TEXT_MAX))
 
 
 def unmet(terms: Iterable[Requirement], labels: Mapping[str, str]) -> Requirement | None:

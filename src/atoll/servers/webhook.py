@@ -21,7 +21,7 @@ from atoll.adapters.kube.names import ANSWERED
 from atoll.adapters.kube.plain import plain
 from atoll.core.admitting import Review
 from atoll.core.asking import RULED, filled_keys
-from atoll.core.errors import printable, quoted
+from atoll.core.errors import printable, quoted, shortened
 from atoll.core.facts import PodFacts
 from atoll.core.reasons import Code
 
@@ -234,14 +234,10 @@ def _answer(
     if why:
         response["status"] = {"code": 422, "reason": "Invalid", "message": printable(why)}
     if warnings:
-        response["warnings"] = [_cut(f"atoll: {printable(each)}") for each in warnings][:WARNINGS_MAX]
+        response["warnings"] = [shortened(f"atoll: {printable(each)}", WARNING_MAX) for each in warnings][:WARNINGS_MAX]
     if patch:
         response |= {"patchType": "JSONPatch", "patch": base64.b64encode(_encode(list(patch))).decode()}
     return Answer(_encode({"apiVersion": API_VERSION, "kind": KIND, "response": response}), outcome)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= WARNING_MAX else text[: WARNING_MAX - 1] + "…"
 
 
 def _filled_before(annotations: Mapping[str, str]) -> set[str]:

@@ -24,6 +24,7 @@ import json
 from atoll.adapters.kube.manifests import NAMESPACE, SERVICE_ACCOUNT, Manifest
 from atoll.adapters.kube.manifests_agent import AGENT_ACCOUNT
 from atoll.adapters.kube.manifests_shim import SHIM_ACCOUNT
+from atoll.adapters.kube.manifests_webhook import rule_of
 from atoll.adapters.kube.names import ANSWERED, GROUP, agent_lease, shim_lease
 
 NODE_CLAIM = "authentication.kubernetes.io/node-name"
@@ -77,7 +78,7 @@ def _ledgers(scheduler_side: str) -> Manifest:
     )
     return _policy(
         LEDGERS,
-        rules=[_rule(GROUP, ["gpuledgers", "gpuledgers/*"], _WRITES)],
+        rules=[rule_of(GROUP, ["gpuledgers", "gpuledgers/*"], _WRITES)],
         conditions={"not-the-scheduler-side": f"{_USER} != {_text(scheduler_side)}"},
         validations=[_validation(allowed, message)],
     )
@@ -87,8 +88,8 @@ def _answers(scheduler_side: str) -> Manifest:
     keys = _text(sorted(ANSWERED))
     # A Binding's annotations become the pod's. Subresources that are new one day are covered from their first.
     written = [
-        _rule("", ["pods", "pods/*"], ["CREATE", "UPDATE"]),
-        _rule("", ["bindings"], ["CREATE"]),
+        rule_of("", ["pods", "pods/*"], ["CREATE", "UPDATE"]),
+        rule_of("", ["bindings"], ["CREATE"]),
     ]
     answered = (
         f"[object, oldObject].exists(each, each != null && "
@@ -108,7 +109,7 @@ def _answers(scheduler_side: str) -> Manifest:
 def _policy_statuses(scheduler_side: str) -> Manifest:
     return _policy(
         POLICIES,
-        rules=[_rule(GROUP, ["placementpolicies/status"], ["UPDATE"])],
+        rules=[rule_of(GROUP, ["placementpolicies/status"], ["UPDATE"])],
         conditions={"not-the-scheduler-side": f"{_USER} != {_text(scheduler_side)}"},
         validations=[_validation("false", f"only {scheduler_side} says which placement policy is in force")],
     )
@@ -120,7 +121,7 @@ def _agents(namespace: str, agent: str) -> Manifest:
         AGENTS,
         "agent",
         agent,
-        rules=[_rule(GROUP, ["gpunodes", "gpunodes/*"], _WRITES)],
+        rules=[rule_of(GROUP, ["gpunodes", "gpunodes/*"], _WRITES)],
         own=f"(request.resource.resource == 'leases' ? {_text(lease)} : '/') + variables.node",
         only="the GPUNode and the Lease",
         said=f"' writes only the GPUNode ' + variables.node + ' and the Lease ' + {_text(lease)} + variables.node",
@@ -151,7 +152,7 @@ def _of_one_node(
     """
     return _policy(
         policy,
-        rules=[*rules, _rule("coordination.k8s.io", ["leases"], _WRITES)],
+        rules=[*rules, rule_of("coordination.k8s.io", ["leases"], _WRITES)],
         conditions={f"{'an' if what == 'agent' else 'a'}-{what}": f"{_USER} == {_text(user)}"},
         variables={
             "node": f"request.userInfo.?extra[?{_text(NODE_CLAIM)}][?0].orValue('')",
@@ -203,10 +204,6 @@ def _in_force(policy: Manifest) -> Manifest:
         "metadata": {"name": name},
         "spec": {"policyName": name, "validationActions": ["Deny"]},
     }
-
-
-def _rule(group: str, resources: list[str], operations: list[str]) -> Manifest:
-    return {"apiGroups": [group], "apiVersions": ["*"], "operations": [*operations], "resources": resources}
 
 
 def _validation(expression: str, message: str, *, said: str = "") -> Manifest:

@@ -58,7 +58,7 @@ def status_patch(effect: TellPolicy, now: datetime) -> bytes:
     return _encode({"metadata": {"resourceVersion": effect.version}, "status": said})
 
 
-def seconds_of(duration: str) -> int:
+def duration_s(duration: str) -> int:
     """Of a duration such as 1h30m.
 
     Raises:
@@ -107,7 +107,7 @@ def _rule(rule: wire.Rule) -> PolicyRule:
         partition=said.partition,
         per_container=said.per_container,
         service_class=said.service_class,
-        degrade_after_s=None if said.degrade_after is None else seconds_of(said.degrade_after),
+        degrade_after_s=None if said.degrade_after is None else duration_s(said.degrade_after),
     )
     return PolicyRule(
         rule.name, _who(rule.match), settings, EVERY_SETTING if overrides is None else frozenset(overrides)

@@ -45,7 +45,7 @@ def webhook(
     conditions = [{"name": "asks-for-gpus", "expression": asks_for_gpus(resources)}]
     pods = {
         "name": PODS,
-        "rules": [_rule("", ["pods"], ["CREATE"])],
+        "rules": [rule_of("", ["pods"], ["CREATE"])],
         "failurePolicy": "Ignore",
         "matchConditions": conditions,
         "sideEffects": "None",
@@ -56,7 +56,7 @@ def webhook(
         **{key: value for key, value in pods.items() if key != "matchConditions"},
         "name": WORKLOADS,
         "timeoutSeconds": WARNING_TIMEOUT_S,
-        "rules": [_rule(group, list(kinds), ["CREATE", "UPDATE"]) for group, kinds in TEMPLATES.items()],
+        "rules": [rule_of(group, list(kinds), ["CREATE", "UPDATE"]) for group, kinds in TEMPLATES.items()],
     }
     mutating = {**pods, "reinvocationPolicy": "IfNeeded"}
     return [
@@ -86,8 +86,9 @@ def _at(to: Manifest, path: str) -> Manifest:
     return {**to, "service": {**to["service"], "path": path}}
 
 
-def _rule(group: str, resources: list[str], operations: list[str]) -> Manifest:
-    return {"apiGroups": [group], "apiVersions": ["*"], "operations": operations, "resources": resources}
+def rule_of(group: str, resources: list[str], operations: list[str]) -> Manifest:
+    """Which writes are looked at, in registrations and in admission policies alike."""
+    return {"apiGroups": [group], "apiVersions": ["*"], "operations": [*operations], "resources": resources}
 
 
 def _registration(kind: str, webhooks: list[Manifest]) -> Manifest:
