@@ -154,6 +154,9 @@ def test_pods_of_one_size_and_different_rules_come_one_after_the_other(site: Com
 def test_a_stranger_takes_nothing_that_was_granted(site: CommandedSite, box: Box, spot: tuple[str, str]) -> None:
     api = site.atoll.api
     ask(site, box, "four", 4)
+    # Not before: of two that come together, whoever is served first takes what the other is granted a moment later,
+    # and the other fails by it, loudly.
+    wait_until(lambda: site.atoll.grants(box.name), "four to be granted", 20)
     fleet.create_pods(api, [fleet.gpu_pod("stranger", 2, nodeName=box.name)])
 
     assert gets(site, "four") in box.islands
