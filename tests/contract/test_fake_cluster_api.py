@@ -31,7 +31,9 @@ class FakeOutside:
 
     async def create_pod(self, name: str, gpus: int, *, gated: bool = False) -> PodFacts:
         ask = PodAsk((ContainerAsk("c0", gpus),), {})
-        return self.cluster.put_pod(PodFacts(self._uid("pod"), "default", name, "", ask, gated=gated))
+        return self.cluster.put_pod(
+            PodFacts(self._uid("pod"), "default", name, "", ask, gates=("test.example/gate",) if gated else ())
+        )
 
     async def delete_pod(self, pod: PodFacts) -> None:
         self.cluster.drop_pod(pod.uid)

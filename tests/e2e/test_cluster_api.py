@@ -109,7 +109,7 @@ class RealOutside:
             name=name,
             version=metadata["resourceVersion"],
             ask=PodAsk((ContainerAsk("c0", gpus),), {}),
-            gated=gated,
+            gates=("test.example/gate",) if gated else (),
             scheduler="nobody",
             created=metadata["creationTimestamp"],
         )

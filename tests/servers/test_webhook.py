@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from atoll.core.delivery import Delivery
 from atoll.core.events import Event, NamespaceSeen, PolicySeen
 from atoll.core.facts import Enforcement, NodeConfigObject
 from atoll.core.placement_policy import PolicyRule, Setting, Settings
@@ -135,6 +136,46 @@ def test_a_pod_that_names_no_scheduler_gets_the_one_that_asks() -> None:
     assert validated(hook, pod(schedulerName="volcano"))[1] == [
         'atoll: schedulerName "volcano" binds this pod without Atoll; atoll-scheduler is the one that asks'
     ]
+
+
+def delivered(delivery: Delivery) -> PolicySeen:
+    return policy("p", PolicyRule("r", settings=Settings(delivery=delivery)))
+
+
+@pytest.mark.parametrize(
+    ("delivery", "gate", "scheduler"),
+    [
+        (Delivery.EXTENDER, [], "atoll-scheduler"),
+        (Delivery.WAITING_ROOM, [{"name": "atoll.dev/waiting"}], "atoll-scheduler"),
+        (Delivery.GATE, [{"name": "atoll.dev/placement"}], None),
+    ],
+)
+def test_a_pod_waits_as_its_policy_says_and_who_is_sent_to_his_node_keeps_his_scheduler(
+    delivery: Delivery, gate: list[Json], scheduler: str | None
+):
+    hook = webhook(delivered(delivery), scheduler="atoll-scheduler")
+
+    spec = patched(hook, pod())["spec"]
+
+    assert (spec.get("schedulingGates", []), spec.get("schedulerName")) == (gate, scheduler)
+
+
+def test_a_gate_comes_beside_those_of_others_and_never_twice():
+    hook = webhook(delivered(Delivery.GATE))
+    kueue = {"name": "kueue.x-k8s.io/admission"}
+
+    once = patched(hook, pod(schedulingGates=[kueue]))
+
+    assert once["spec"]["schedulingGates"] == [kueue, {"name": "atoll.dev/placement"}]
+    assert patched(hook, once) == once
+
+
+def test_nobody_is_gated_who_names_his_node_asks_for_no_gpu_or_where_no_pool_is_enforced():
+    hook, shadow = webhook(delivered(Delivery.GATE)), webhook(delivered(Delivery.GATE), config=SHADOW)
+
+    assert "schedulingGates" not in patched(hook, pod(nodeName="n1"))["spec"]
+    assert "schedulingGates" not in patched(hook, pod(0))["spec"]
+    assert "schedulingGates" not in patched(shadow, pod())["spec"]
 
 
 def test_a_pod_without_gpus_is_left_alone_whatever_it_says() -> None:

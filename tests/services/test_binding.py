@@ -264,12 +264,12 @@ def test_a_pod_that_cannot_be_bound_is_refused_with_the_reason(seen, why):
 
 
 def test_a_pod_that_is_known_as_gated_is_read_before_the_scheduler_is_contradicted():
-    stage = start(pods=[pod("a", gated=True), pod("b", gated=True)])
+    stage = start(pods=[pod("a", gates=("test.example/gate",)), pod("b", gates=("test.example/gate",))])
 
     assert stage.bind(pod("a"), "n1") == [ReadPod("a-uid", "ml", "a")]
     assert the_write(stage.step(PodRead(pod("a", version="11")))).of("a-uid")
     assert stage.bind(pod("b"), "n2") == [ReadPod("b-uid", "ml", "b")]
-    assert stage.step(PodRead(pod("b", gated=True))) == [AnswerBind(2, "the pod is gated")]
+    assert stage.step(PodRead(pod("b", gates=("test.example/gate",)))) == [AnswerBind(2, "the pod is gated")]
 
 
 def test_a_caller_that_gave_up_before_anything_was_written_leaves_nothing_behind():

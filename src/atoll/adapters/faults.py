@@ -17,6 +17,7 @@ from atoll.core.effects import (
     ApiEffect,
     EvictPod,
     KeepRegistration,
+    LiftGates,
     PostBinding,
     ReadLedger,
     ReadPod,
@@ -67,6 +68,9 @@ class Point(StrEnum):
     BEFORE_BINDING = "before-binding"
     BINDING_SENT = "binding-sent"
     AFTER_BINDING_ACKNOWLEDGED = "after-binding-acknowledged"
+    BEFORE_LIFTING = "before-lifting"  # the gates of a pod that has its grant or its hold are about to be lifted
+    LIFT_SENT = "lift-sent"
+    AFTER_LIFTING = "after-lifting"
     BEFORE_ANSWER = "before-answer"
     AFTER_ANSWER = "after-answer"
     POD_SEEN_BOUND = "pod-seen-bound"
@@ -211,6 +215,8 @@ class FaultyApi:
                 return (Point.BEFORE_POD_READ,), (), ()
             case RewritePod():
                 return (Point.WHILE_NUDGING,), (), (Point.AFTER_NUDGING,)
+            case LiftGates():
+                return (Point.BEFORE_LIFTING,), (Point.LIFT_SENT,), (Point.AFTER_LIFTING,)
             case EvictPod() | TellPolicy() | KeepRegistration():
                 return (), (), ()
             case SetPlaced():

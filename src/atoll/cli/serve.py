@@ -8,6 +8,7 @@ import typer
 
 from atoll.cli.ending import FAILED
 from atoll.cli.options import GpuResource, Kubeconfig, LogFormat, object_name, resources_of
+from atoll.core.delivery import Delivery
 from atoll.core.errors import quoted
 
 PORT_MAX = 65_535
@@ -37,6 +38,13 @@ def serve(
     webhook_scheduler: Annotated[
         str, typer.Option(metavar="NAME", help="The schedulerName that GPU pods get there which name none.")
     ] = "",
+    delivery: Annotated[
+        Delivery,
+        typer.Option(
+            case_sensitive=False,
+            help="How pods wait for which no PlacementPolicy says so; all but Extender needs --webhook.",
+        ),
+    ] = Delivery.EXTENDER,
     log_format: Annotated[LogFormat, typer.Option(help="Logs go to standard error.")] = LogFormat.JSON,
 ) -> None:
     """Answer kube-scheduler: whole islands, or wait and be told why. Runs until SIGTERM.
@@ -47,6 +55,8 @@ def serve(
     host, port = _address(listen, "--listen")
     if webhook_scheduler and webhook is None:
         raise typer.BadParameter("found no --webhook; it is the webhook that sets it", param_hint="--webhook-scheduler")
+    if delivery is not Delivery.EXTENDER and webhook is None:
+        raise typer.BadParameter("found no --webhook; it is the webhook that holds pods", param_hint="--delivery")
     asked_at = None if webhook is None else _address(webhook, "--webhook")
     # Imported here, since the other verbs should not wait half a second for servers and clients that they do not use.
     from atoll.adapters.faults import VARIABLE  # noqa: PLC0415
@@ -63,6 +73,7 @@ def serve(
         dns_names=tuple(dns_name or ()),
         fault=os.environ.get(VARIABLE, ""),
         webhook=asked_at,
+        delivery=delivery,
         scheduler=object_name(webhook_scheduler) if webhook_scheduler else "",
     )
     if not run(wired.serve(settings), json_logs=log_format is LogFormat.JSON):

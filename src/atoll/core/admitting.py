@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from atoll.core.asking import ASKED, PARTITION, PER_CONTAINER, POLICY, RULED, SCOPE, ruled_by
 from atoll.core.assess import assess
+from atoll.core.delivery import Delivery
 from atoll.core.errors import quoted
 from atoll.core.node_state import NodeState
 from atoll.core.reasons import Code
@@ -38,12 +39,14 @@ class Review:
     Attributes:
         refused: why it may not be written, "" when it may.
         filled: annotations to be set: what holds for it, where it does not say so itself, and by which rule.
+        delivery: how the decision will reach it, hence what it is to wait behind.
         changes: whether it may be changed at all; nothing is where no pool is enforced, or it cannot be told yet.
     """
 
     refused: str = ""
     warnings: tuple[str, ...] = ()
     filled: Mapping[str, str] = field(default_factory=dict)
+    delivery: Delivery = Delivery.EXTENDER
     changes: bool = False
 
 
@@ -72,7 +75,10 @@ def review(
         return Review(warnings=tuple(told))  # where it cannot be told yet, the scheduler's side will
     if never := never_fits(request, shapes):
         told.append(never)
-    return Review(warnings=tuple(told), filled=_filled(request, ruling, own) if enforced else {}, changes=enforced)
+    if not enforced:
+        return Review(warnings=tuple(told))
+    filled = _filled(request, ruling, own)
+    return Review(warnings=tuple(told), filled=filled, delivery=ruling.defaults.delivery, changes=True)
 
 
 def unknown_keys(keys: Iterable[str]) -> list[str]:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import TypeVar
 
+from atoll.core.delivery import Delivery
 from atoll.core.errors import quoted
 from atoll.core.placement_policy import Setting
 from atoll.core.request import (
@@ -35,6 +36,9 @@ RULED = "atoll.dev/ruled"
 """By which rule some of these were written into the pod when it was made, and what:
 `POLICY/RULE: policy=Restricted;scope=NUMANode,Socket`."""
 
+KEEP_AFTER_S = 600
+"""How long others may be served before an older pod, where no rule says."""
+
 VALUE_MAX = 256
 """Characters of an annotation that are read; every legal list of scopes is far shorter."""
 
@@ -47,6 +51,7 @@ class Defaults:
         restricted_from: without a policy, so many GPUs and more are Restricted, fewer are Preferred.
         policy, partition, service_class: None = nothing is said.
         degrade_after_s: how long a Preferred pod waits for a whole domain first.
+        delivery, keep_after_s, recreate: as in `Settings`.
         fixed: what a pod may not say otherwise.
         source: whose these are, for people.
     """
@@ -58,6 +63,9 @@ class Defaults:
     per_container: bool = False
     service_class: ServiceClass | None = None
     degrade_after_s: int = 0
+    delivery: Delivery = Delivery.EXTENDER
+    keep_after_s: int = KEEP_AFTER_S
+    recreate: bool = False
     fixed: frozenset[Setting] = frozenset()
     source: str = ""
 

@@ -53,6 +53,24 @@ class RewritePod:
 
 
 @dataclass(frozen=True, slots=True)
+class LiftGates:
+    """Take our gates off the pod, if it still has that version. -> PodRewritten, PodGone, LiftRefused or PodWriteFailed
+
+    Attributes:
+        node: to which it is sent in the same write, with the grant as its annotation; "" = to none.
+        terms: its required node affinity terms as JSON, to each of which the node is added.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    version: str
+    node: str = ""
+    grant: Grant | None = None
+    terms: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class EvictPod:
     """Have the pod evicted, if its disruption budget allows it. With the UID as precondition.
 
@@ -112,6 +130,6 @@ class Report:
     detail: str = ""
 
 
-PodEffect = ReadPod | RewritePod | EvictPod | SetPlaced
+PodEffect = ReadPod | RewritePod | LiftGates | EvictPod | SetPlaced
 ApiEffect = WriteLedger | ReadLedger | PostBinding | PodEffect | TellPolicy | KeepRegistration
 Effect = ApiEffect | AnswerBind | Report

@@ -272,6 +272,14 @@ class PodWriteFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class LiftRefused:
+    """The API refused it for good (the pod has changed, or may not be changed so): this request lifts nothing."""
+
+    pod_uid: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class PodEvicted:
     """The eviction was accepted; the watch says when the pod is gone."""
 
@@ -325,6 +333,7 @@ Outcome = (
     | PodRead
     | PodGone
     | PodWriteFailed
+    | LiftRefused
     | PodEvicted
     | PodNotEvicted
     | PolicyTold

@@ -48,6 +48,10 @@ class PodFacts:
         node: spec.nodeName, "" while unbound.
         ended: phase Succeeded or Failed: asks for nothing any more; an observed node may hold its GPUs a little longer.
         placed: (reason, message) of its `atoll.dev/Placed` condition when that says False, else None.
+        gates: names of its scheduling gates.
+        terms: its required node affinity terms as JSON, while a gate of ours is on it; "" = none.
+        pinned: the one node that every of these terms names, "" = none.
+        unschedulable: what its scheduler says of it where it found no node, else "".
     """
 
     uid: str
@@ -58,13 +62,21 @@ class PodFacts:
     node: str = ""
     ended: bool = False
     deleting: bool = False
-    gated: bool = False
+    gates: tuple[str, ...] = ()
     scheduler: str = ""
     nominated_node: str = ""
     created: str = ""
     occupant: Occupant = NOBODY_SPECIAL
     placed: tuple[str, str] | None = None
     origin: PodOrigin = PodOrigin()
+    terms: str = ""
+    pinned: str = ""
+    unschedulable: str = ""
+
+    @property
+    def gated(self) -> bool:
+        """Whether no scheduler looks at it."""
+        return bool(self.gates)
 
 
 class Source(StrEnum):

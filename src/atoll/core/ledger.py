@@ -88,6 +88,8 @@ class Grant:
         pod_version: resourceVersion that the Binding must carry.
         partition: asked for by name.
         each: the policy of each container, where each is judged alone; () = the pod's sum is.
+        pins: whether its pod is sent to the node by a patch that any scheduler obeys, instead of a Binding of ours:
+            from then on only the pod's own end frees what it has.
         violated: that the owner got none of the candidates: in which life of the node, or `SEEN` where that says
             nothing of the node; "" = nobody has seen such a thing.
     """
@@ -111,6 +113,7 @@ class Grant:
     violated: str = ""
     partition: str | None = None
     each: tuple[Policy, ...] = ()
+    pins: bool = False
 
     @property
     def uuids(self) -> frozenset[str]:

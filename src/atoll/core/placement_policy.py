@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from atoll.core.delivery import Delivery
 from atoll.core.errors import printable
 from atoll.core.facts import Enforcement
 from atoll.core.request import Policy, ServiceClass
@@ -64,6 +65,9 @@ class Settings:
 
     Attributes:
         degrade_after_s: how long a Preferred pod waits for a whole domain before it takes what there is.
+        delivery: how the decision reaches it. keep_after_s: how long others may be served before it from what it waits
+            for. recreate: whether it is deleted, so that its owner makes it anew, when the node to which it was sent
+            cannot take it any more.
     """
 
     policy: Policy | None = None
@@ -72,6 +76,9 @@ class Settings:
     per_container: bool | None = None
     service_class: ServiceClass | None = None
     degrade_after_s: int | None = None
+    delivery: Delivery | None = None
+    keep_after_s: int | None = None
+    recreate: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,6 +145,9 @@ def _defaults(policy: str, rule: PolicyRule, built_in: Defaults) -> Defaults:
         per_container=bool(said.per_container),
         service_class=said.service_class,
         degrade_after_s=said.degrade_after_s or 0,
+        delivery=said.delivery or built_in.delivery,
+        keep_after_s=built_in.keep_after_s if said.keep_after_s is None else said.keep_after_s,
+        recreate=bool(said.recreate),
         fixed=EVERY_SETTING - rule.may_override,
         source=f"PlacementPolicy {policy}, rule {rule.name}",
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from atoll.core.interchange import Awaited, awaited_for
+from atoll.core.keeping import Kept, without
 from atoll.core.ledger import NodeMode, Owner
 from atoll.core.node_state import NodeState
 from atoll.core.request import GpuRequest
@@ -92,6 +93,11 @@ class Snapshot:
             if holder.owner.uid in gone:
                 view = _freed(view, holder)
         return replace(self, changed={**self.changed, node: view})
+
+    def keeping(self, kept: Kept) -> "Snapshot":
+        """As those see it for whom nothing is kept."""
+        view = self.view(kept.node)
+        return self if view is None else replace(self, changed={**self.changed, kept.node: without(view, kept)})
 
     def _check(self) -> None:
         if self.nodes.version != self.version:

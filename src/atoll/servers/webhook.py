@@ -21,6 +21,7 @@ from atoll.adapters.kube.names import ANSWERED
 from atoll.adapters.kube.plain import plain
 from atoll.core.admitting import Review
 from atoll.core.asking import RULED, filled_keys
+from atoll.core.delivery import GATES, Delivery
 from atoll.core.errors import printable, quoted, shortened
 from atoll.core.facts import PodFacts
 from atoll.core.reasons import Code
@@ -101,7 +102,7 @@ class Webhook:
         told = self._judged(pod)
         if told.refused:
             return _answer(request, "left")  # it is refused where it is validated, with the same words
-        patch = list(self._patch(found, told.filled)) if told.changes else []
+        patch = [*self._patch(found, told.filled), *self._waits(found, told.delivery)] if told.changes else []
         return _answer(request, "filled" if patch else "left", patch=patch)
 
     def validate(self, body: bytes) -> Answer:
@@ -113,7 +114,7 @@ class Webhook:
             if pod is None:
                 return _answer(request, "untouched")
             told = self._judged(pod)
-            warnings = [*told.warnings, *self._elsewhere(found)]
+            warnings = [*told.warnings, *self._elsewhere(found, told.delivery)]
             return _answer(request, "refused" if told.refused else "allowed", why=told.refused, warnings=warnings)
         warnings = [
             f"{where}: {said}"
@@ -171,15 +172,25 @@ class Webhook:
                 yield {"op": "add", "path": _path(key), "value": value}
         for key in sorted(before - filled.keys()):
             yield {"op": "remove", "path": _path(key)}
+
+    def _waits(self, found: Json, delivery: Delivery) -> Iterator[Json]:
+        """Where the pod waits, and who binds it. One that names its node does not wait, and cannot be held."""
         spec = found.get("spec") or {}
-        if self._scheduler and not spec.get("nodeName") and spec.get("schedulerName", "") in DEFAULT_SCHEDULERS:
+        if spec.get("nodeName"):
+            return
+        gates, gate = spec.get("schedulingGates") or [], GATES.get(delivery)
+        if gate is not None and {"name": gate} not in gates:
+            yield {"op": "add", "path": "/spec/schedulingGates", "value": [*gates, {"name": gate}]}
+        asks = delivery is not Delivery.GATE  # what is sent to its node by a patch needs nobody who asks us
+        if asks and self._scheduler and spec.get("schedulerName", "") in DEFAULT_SCHEDULERS:
             yield {"op": "add", "path": "/spec/schedulerName", "value": self._scheduler}
 
-    def _elsewhere(self, found: Json) -> list[str]:
+    def _elsewhere(self, found: Json, delivery: Delivery) -> list[str]:
         """A pod that another scheduler binds goes past us."""
         spec = found.get("spec") or {}
         named = str(spec.get("schedulerName") or "")
-        if not self._scheduler or named in {self._scheduler, ""} or spec.get("nodeName"):
+        gated = delivery is Delivery.GATE
+        if gated or not self._scheduler or named in {self._scheduler, ""} or spec.get("nodeName"):
             return []
         return [f"schedulerName {quoted(named)} binds this pod without Atoll; {self._scheduler} is the one that asks"]
 

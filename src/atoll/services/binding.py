@@ -1,13 +1,14 @@
-"""The way of a pod to its node: a grant in the ledger, then a Binding that only that grant authorises.
+"""The way of a pod to its node: a grant in the ledger, then a write that only that grant authorises.
 
-An `Attempt` is one pod's way to one node; every question of the scheduler about it shares it. Whatever happens, the
-next move follows from what is known of pod and ledger by `_plan`, so that an answer that was lost, a second instance
-or a restart all lead back to the same place: read, decide again, go on.
+That write is a Binding, for which kube-scheduler asked, or a patch that lifts our gates, for which the waiting room did
+(`lifts`). An `Attempt` is one pod's way to one node; every question of the scheduler about it shares it. Whatever
+happens, the next move follows from what is known of pod and ledger by `_plan`, so that an answer that was lost, a
+second instance or a restart all lead back to the same place: read, decide again, go on.
 
     LEARNING  the pod is being read
     QUEUED    waits for its node's next ledger draft, where `_plan` decides
     WRITING   its grant is in the write in flight
-    POSTED    its Binding is in flight
+    POSTED    its Binding or its patch is in flight
     RESTING   an answer was lost; the same is asked again a little later
 """
 
@@ -16,7 +17,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from atoll.core.books import OPEN, holds_nothing, owner_of, pod_gpus
-from atoll.core.effects import AnswerBind, Effect, PostBinding, ReadPod, Report
+from atoll.core.delivery import Delivery, way_of
+from atoll.core.effects import AnswerBind, Effect, LiftGates, PostBinding, ReadPod, Report
 from atoll.core.events import BindAsked
 from atoll.core.facts import PodFacts
 from atoll.core.ledger import Grant, LedgerRecord
@@ -28,7 +30,7 @@ from atoll.services.mirror import Mirror
 from atoll.services.requests import Asked
 
 TRIES_MAX = 6
-"""Refused Bindings of one attempt, before the scheduler is told and asks again by itself; the grant stands."""
+"""Refusals by the API of one attempt, before whoever asked is told and asks again by himself; the grant stands."""
 
 
 class Stage(StrEnum):
@@ -48,14 +50,25 @@ class Attempt:
     name: str
     node: str
     callers: list[int]
+    lifts: bool = False
     stage: Stage = Stage.QUEUED
     rest_until: float = 0.0
     lost: int = 0  # answers in a row that did not come
     tries: int = 0  # Bindings refused
-    posted_version: str = ""  # the pod version that the last Binding carried
+    posted_version: str = ""  # the pod version that the last Binding or patch carried
     refused_version: str = ""  # the same of the last one that was refused
     refused_why: str = ""
     reads_of_gated: int = 0
+
+    @property
+    def patches(self) -> bool:
+        """Whether a patch that lifts gates is in flight."""
+        return self.lifts and self.stage is Stage.POSTED
+
+    @property
+    def what(self) -> str:
+        """What is asked of the API server in the end."""
+        return "to lift the pod's gates" if self.lifts else "the Binding"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +80,10 @@ class _Answer:
 
 @dataclass(frozen=True, slots=True)
 class _Post:
-    """The ledger holds this grant: the Binding may go out."""
+    """The ledger holds the grant: this may go out. It is good for that version of the pod alone."""
 
-    grant: Grant
+    effect: PostBinding | LiftGates
+    version: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +114,8 @@ class Rules:
     still_good: Callable[[Grant, str], bool]
     """Whether the GPUs of a grant are all on the node and none of them is out."""
     enforced: Callable[[str], bool]
+    lifted: Callable[[str, str], None]
+    """How an attempt that lifts has ended: the pod, and why its gates are still on it, "" = they are not."""
 
 
 class Binder:
@@ -118,7 +134,7 @@ class Binder:
     def ask(self, asked: BindAsked) -> str | None:
         """Start an attempt or join the one that runs; returns its node when the node should be pumped."""
         attempt = self._attempts.get(asked.pod_uid)
-        if attempt is None:
+        if attempt is None or attempt.lifts:  # whoever is asked about has no gate any more
             self._attempts[asked.pod_uid] = Attempt(
                 asked.pod_uid, asked.namespace, asked.name, asked.node, [asked.attempt]
             )
@@ -128,6 +144,13 @@ class Binder:
         else:
             self._outbox.append(AnswerBind(asked.attempt, f"it is being bound to node {attempt.node}"))
         return None
+
+    def lift(self, pod: PodFacts, node: str) -> str | None:
+        """Take our gates off the pod once it has a grant on the node; returns the node when it should be pumped."""
+        if pod.uid in self._attempts:
+            return None
+        self._attempts[pod.uid] = Attempt(pod.uid, pod.namespace, pod.name, node, [], lifts=True)
+        return node
 
     def abandon(self, caller: int) -> None:
         """The caller is gone. What may be recorded goes on until its outcome is known; the rest is forgotten."""
@@ -149,9 +172,9 @@ class Binder:
                 case _Learn():
                     attempt.stage = Stage.LEARNING
                     self._outbox.append(ReadPod(attempt.uid, attempt.namespace, attempt.name))
-                case _Post(grant):
-                    attempt.stage, attempt.posted_version = Stage.POSTED, grant.pod_version
-                    self._outbox.append(PostBinding(node, grant))
+                case _Post(effect, version):
+                    attempt.stage, attempt.posted_version = Stage.POSTED, version
+                    self._outbox.append(effect)
                 case _Record(grant):
                     attempt.stage = Stage.WRITING
                     draft = Draft(draft.record.with_grant(grant), urgent=True)
@@ -175,8 +198,16 @@ class Binder:
     def refused(self, uid: str, node: str, why: str) -> None:
         """This Binding binds nothing; a consistent read of the pod says whether an earlier one did."""
         self._outbox.append(Report("binding_refused", node=node, pod=uid, detail=why))
+        self._read_after_refusal(uid, why, lifts=False)
+
+    def lift_refused(self, uid: str, why: str) -> None:
+        """The same of a patch."""
+        self._outbox.append(Report("lift_refused", pod=uid, detail=why))
+        self._read_after_refusal(uid, why, lifts=True)
+
+    def _read_after_refusal(self, uid: str, why: str, *, lifts: bool) -> None:
         attempt = self._attempts.get(uid)
-        if attempt is not None and attempt.stage is Stage.POSTED:
+        if attempt is not None and attempt.stage is Stage.POSTED and attempt.lifts is lifts:
             attempt.refused_version, attempt.refused_why = attempt.posted_version, why
             attempt.tries += 1
             attempt.stage = Stage.LEARNING
@@ -190,17 +221,20 @@ class Binder:
             self._rest(attempt, now)
 
     def unread(self, uid: str, now: float) -> None:
-        """The pod could not be read."""
+        """The pod could not be read, or its patch had no answer."""
         attempt = self._attempts.get(uid)
-        if attempt is not None and attempt.stage is Stage.LEARNING:
+        if attempt is not None and (attempt.stage is Stage.LEARNING or attempt.patches):
             self._rest(attempt, now)
 
     def learned(self, uid: str, version: str | None) -> str | None:
         """The pod was seen at this version (None = it is gone); returns the node to pump."""
         attempt = self._attempts.get(uid)
+        known = self._mirror.pods.get(uid)
+        if attempt is not None and attempt.lifts and not (known and known.gated):
+            self._finish(attempt, "" if known else "the pod is gone")
+            return None
         if attempt is None or attempt.stage is not Stage.LEARNING:
             return None
-        known = self._mirror.pods.get(uid)
         if version is not None and known is not None and is_newer(known.version, version):
             return None  # a watch that is late; the read is still to come
         attempt.stage, attempt.lost = Stage.QUEUED, 0
@@ -229,6 +263,8 @@ class Binder:
         if pod is not None and not pod_gpus(pod):
             self._mirror.forget(pod.uid)  # it was read for this attempt; no watch will ever say that it is gone
         self._outbox.extend(AnswerBind(caller, error) for caller in attempt.callers)
+        if attempt.lifts:
+            self._rules.lifted(attempt.uid, error)
 
     def _plan(self, attempt: Attempt, record: LedgerRecord) -> _Plan:
         """The next move, from what is known of pod and ledger alone."""
@@ -241,11 +277,15 @@ class Binder:
             return _Answer("" if pod.node == attempt.node else f"it is bound to node {pod.node} already")
         if holds_nothing(pod):
             return _Answer("the pod is being deleted or has ended")
-        if pod.gated:
+        if attempt.lifts and not pod.gated:
+            return _Answer("")
+        if pod.gated and not attempt.lifts:
             # kube-scheduler asks for no gated pod, so what we know of it is most likely old.
             attempt.reads_of_gated += 1
             return _Learn() if attempt.reads_of_gated == 1 else _Answer("the pod is gated")
         request = self._rules.asked(pod)
+        if attempt.lifts and (way_of(pod.gates) is None or not isinstance(request, GpuRequest) or record.unreadable):
+            return _Answer("it is not ours to place any more")  # the room looks at it anew
         if request is None:
             return self._unrecorded(attempt, pod)
         if isinstance(request, InvalidRequest):
@@ -260,7 +300,14 @@ class Binder:
             if other != attempt.node and grant.enforced:
                 return _Answer(f"Held: its GPUs are kept on node {other}")
         decided = self._rules.decide(pod, request, attempt.node, record)
-        return _Answer(decided) if isinstance(decided, str) else _Record(decided)
+        if isinstance(decided, str):
+            return _Answer(decided)
+        match way_of(pod.gates):
+            case Delivery.WAITING_ROOM:
+                return _Record(replace(decided, state=State.HELD))
+            case Delivery.GATE:
+                return _Record(replace(decided, pins=True))
+        return _Record(decided)
 
     def _again(self, attempt: Attempt, pod: PodFacts, own: Grant) -> _Plan:
         """The pod has a grant here already: bind with it, authorised anew if the pod has changed since."""
@@ -270,9 +317,14 @@ class Binder:
             self._rules.give_up(pod.uid, attempt.node)
             return _Answer("a GPU that was granted to it is not to be had any more; the grant is being released")
         if attempt.tries >= TRIES_MAX or attempt.refused_version == pod.version == own.pod_version:
-            return _Answer(f"the API server refused the Binding: {attempt.refused_why}")
+            return _Answer(f"the API server refused {attempt.what}: {attempt.refused_why}")
+        if attempt.lifts and own.state is State.HELD:
+            return _Post(LiftGates(pod.uid, pod.namespace, pod.name, pod.version), pod.version)
+        if own.pod_version == pod.version and attempt.lifts:
+            pinned = LiftGates(pod.uid, pod.namespace, pod.name, pod.version, attempt.node, own, pod.terms)
+            return _Post(pinned, pod.version)
         if own.pod_version == pod.version:
-            return _Post(own)
+            return _Post(PostBinding(attempt.node, own), own.pod_version)
         if is_newer(own.pod_version, pod.version):
             return _Learn()  # never authorise an older version: see docs/adr/0001
         return _Record(replace(own, state=after(own.state, Step.BIND_ASKED), pod_version=pod.version))
@@ -294,8 +346,8 @@ class Binder:
     def _unrecorded(self, attempt: Attempt, pod: PodFacts) -> _Plan:
         """Bind without a grant: pods without GPUs, and shadow nodes whose ledger cannot be read."""
         if attempt.tries >= TRIES_MAX or attempt.refused_version == pod.version:
-            return _Answer(f"the API server refused the Binding: {attempt.refused_why}")
-        return _Post(empty_grant(pod))
+            return _Answer(f"the API server refused {attempt.what}: {attempt.refused_why}")
+        return _Post(PostBinding(attempt.node, empty_grant(pod)), pod.version)
 
 
 def empty_grant(pod: PodFacts) -> Grant:

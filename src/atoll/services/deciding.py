@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from atoll.core.assess import assess, restricted
 from atoll.core.books import owner_of
+from atoll.core.choose import judge
 from atoll.core.decide import decide
 from atoll.core.facts import Enforcement, PodFacts
 from atoll.core.fleet import Fleet
@@ -14,7 +15,7 @@ from atoll.core.reasons import Code
 from atoll.core.request import GpuRequest, InvalidRequest
 from atoll.core.sentences import reason
 from atoll.core.snapshot import Snapshot
-from atoll.core.verdict import Placement, Refusal, Rejection
+from atoll.core.verdict import Fit, Placement, Refusal, Rejection
 from atoll.core.view import NodeView
 from atoll.services.mirror import Mirror
 from atoll.services.requests import Requests
@@ -53,6 +54,8 @@ class Court:
             request = self._requests.of(pod)
             for node, grant in self._mirror.open_grants(uid):
                 put_off = isinstance(request, InvalidRequest) and request.code is not Code.INVALID_REQUEST
+                if released(grant, pod):
+                    continue
                 if grant.enforced and not put_off and not (isinstance(request, GpuRequest) and is_for(grant, request)):
                     found.append((uid, node))
         return found
@@ -68,7 +71,8 @@ class Court:
         if view.state.enforced and not grant.enforced:
             return False  # it was made when the node was a shadow, which gives what no rule allows
         request = self._requests.of(pod) if pod else None
-        if grant.enforced and isinstance(request, GpuRequest) and not is_for(grant, request):
+        sent = pod is not None and released(grant, pod)
+        if grant.enforced and isinstance(request, GpuRequest) and not sent and not is_for(grant, request):
             return False
         observed = NodeMode.OBSERVE in {view.state.mode, grant.node_mode}
         if (observed or view.state.in_turn or grant.candidates) and view.state.enforced:
@@ -119,11 +123,29 @@ class Court:
             return None
         if isinstance(request, InvalidRequest):
             return request.code, request.message
-        decision = decide(self._mirror.fleet.snapshot(), request, names)
+        found = self.placement(self._mirror.fleet.snapshot(), request, names)
+        return None if isinstance(found, Placement) else found
+
+    def placement(
+        self, snapshot: Snapshot, request: GpuRequest, names: Sequence[str] | None
+    ) -> Placement | tuple[Code, str]:
+        """Where the request is served, or code and short text of its refusal."""
+        decision = decide(snapshot, request, names)
         if not isinstance(decision, Rejection):
-            return None
+            return decision
         after = f"; takes what there is {request.degrade_after_s} s after it was created" if request.patient else ""
         return decision.code, decision.message + after
+
+    def candidates(self, snapshot: Snapshot, request: GpuRequest) -> tuple[list[str], list[str]]:
+        """(nodes that have GPUs for the request, further ones that bear on what the others may give)."""
+        any_enforced = snapshot.any_enforced(None)
+        fitting, others = [], []
+        for state, names in snapshot.groups(None):
+            if isinstance(judge(state, request, any_enforced=any_enforced), Fit):
+                fitting += names
+            elif state.enforced:
+                others += names
+        return fitting, others
 
     def fitting(self, waiting: Sequence[tuple[PodFacts, Sequence[str] | None]]) -> list[PodFacts]:
         """Those pods, in the given order, that fit together: each takes what it would get from those behind it."""
@@ -140,6 +162,11 @@ class Court:
 
     def _any_enforced(self, names: Sequence[str]) -> bool:
         return any((view := self._mirror.fleet.get(name)) is not None and view.state.enforced for name in names)
+
+
+def released(grant: Grant, pod: PodFacts) -> bool:
+    """Whether the pod was sent to its node: what it has got is its own to its end."""
+    return grant.pins and not pod.gated
 
 
 def is_for(grant: Grant, request: GpuRequest) -> bool:

@@ -4,7 +4,8 @@ A dead owner's GPUs are free in memory at once; its grant leaves the ledger with
 asks. Giving up the grant of a *living* pod is harder, because a Binding that was sent earlier may still land. It may be
 dropped once the pod was seen unbound under a newer resourceVersion than the one that the ledger authorises: all earlier
 Bindings must fail then, and a new one needs a ledger write that ours excludes by the object's version. If nothing has
-moved the pod's version, we rewrite the pod ourselves.
+moved the pod's version, we rewrite the pod ourselves. A patch that sends a gated pod to its node is authorised in the
+same way; once it has landed there is no way back.
 """
 
 from collections.abc import Callable
@@ -144,8 +145,11 @@ class Releaser:
             return False
         if pod is None or self._is_bound_now(uid):
             return False
-        if is_newer(pod.version, grant.pod_version):
-            return True
+        if grant.pins and not pod.gated and pod.pinned == record.node:
+            del self._leaving[uid, record.node]  # it was sent there, and nothing calls it back
+            return False
+        if grant.state is State.HELD or is_newer(pod.version, grant.pod_version):
+            return True  # a hold authorises no Binding
         if uid not in self._rewrites:
             self._rewrites[uid] = _Asked()
             self._outbox.append(RewritePod(uid, pod.namespace, pod.name, self.mark(pod)))

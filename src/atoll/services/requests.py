@@ -69,6 +69,11 @@ class Requests:
         return self._policies
 
     @property
+    def utc_s(self) -> float:
+        """Since 1970, as last told; 0.0 = never."""
+        return self._utc_s
+
+    @property
     def objects(self) -> tuple[PolicyObject, ...]:
         """All of them, whether they are in force or not."""
         return tuple(self._objects.values())

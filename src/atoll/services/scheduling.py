@@ -4,7 +4,7 @@
 none; filter remembers whom it refused, so that a later step can say so on the pod and wake it in time.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from atoll.core.admitting import Review, review
@@ -25,6 +25,7 @@ from atoll.core.events import (
     LedgerSeen,
     LedgerUnknown,
     LedgerWritten,
+    LiftRefused,
     PodEvicted,
     PodGone,
     PodNotEvicted,
@@ -44,13 +45,15 @@ from atoll.core.reasons import Code
 from atoll.core.request import GpuRequest, InvalidRequest
 from atoll.services.binding import Binder, Rules
 from atoll.services.corrections import Corrections
-from atoll.services.deciding import Court, is_for
+from atoll.services.deciding import Court, is_for, released
 from atoll.services.ledgers import Ledgers
 from atoll.services.liveness import Liveness
 from atoll.services.mirror import Mirror
 from atoll.services.registration import Registration
 from atoll.services.releasing import Releaser
 from atoll.services.requests import Requests
+from atoll.services.room import Room
+from atoll.services.room import Rules as RoomRules
 from atoll.services.violations import Violations
 from atoll.services.waiting import Waiter, Waiting
 
@@ -82,9 +85,25 @@ class Scheduling:
         self._court = Court(self._mirror, self.requests)
         self._ledgers = Ledgers(self._mirror, self._outbox)
         self._releaser = Releaser(self._mirror, self._outbox, self._is_bound_now)
-        self._binder = Binder(self._mirror, self._outbox, _rules(self._court, self.requests, self._releaser))
+        self._binder = Binder(
+            self._mirror, self._outbox, _rules(self._court, self.requests, self._releaser, self._lifted)
+        )
         self._waiting = Waiting(
             self._mirror, self._outbox, self._releaser.mark, self._court.said, self._fitting, self._court.held_on
+        )
+        self.room = Room(
+            self._mirror,
+            self._outbox,
+            self._court,
+            self.requests,
+            self._waiting,
+            RoomRules(
+                lift=self._lift,
+                active=self._binder.active,
+                is_leaving=self._releaser.is_leaving,
+                give_up=self._releaser.give_up,
+                foreseen=_nothing_is_foreseen,
+            ),
         )
         self._violations = Violations(self._mirror, self._outbox)
         self._corrections = Corrections(self._mirror, self._outbox)
@@ -184,7 +203,7 @@ class Scheduling:
         and if it asks for something else by now, it has to be granted that."""
         why = f"{Code.HELD}: its GPUs are kept on node {held}"
         grant = self._mirror.record(held).of(pod.uid)
-        if grant is not None and not is_for(grant, request):
+        if grant is not None and not released(grant, pod) and not is_for(grant, request):
             self._releaser.give_up(pod.uid, held)
             return self._refused(pod, names, Code.HELD, f"its grant on node {held} is being released")
         if held in names and not self._releaser.is_rewriting(pod.uid):
@@ -232,13 +251,11 @@ class Scheduling:
                 self.requests.take(event, now)
                 self._releaser.gone(uid)
                 self._waiting.gone(uid)
+                self.room.gone(uid)
                 self._violations.gone(uid)
                 self._pump(self._binder.learned(uid, None))
-            case PodWriteFailed(uid, why):
-                self._outbox.append(Report("pod_unanswered", pod=uid, detail=why))
-                self._binder.unread(uid, now)
-                self._releaser.unanswered(uid, now)
-                self._waiting.unanswered(uid, now)
+            case PodWriteFailed() | LiftRefused():
+                self._take_failure(event, now)
             case PodNotEvicted(uid, why):
                 self._violations.refused(uid, why, now)
             case PodEvicted(uid):
@@ -266,9 +283,21 @@ class Scheduling:
         known = self._mirror.pods.get(pod.uid)
         if known is not None:
             self._waiting.seen(known)
+            self.room.seen(known)
             if known.node or known.ended:
                 self.requests.placed(pod.uid)
         self._pump(self._binder.learned(pod.uid, pod.version))
+
+    def _take_failure(self, event: PodWriteFailed | LiftRefused, now: float) -> None:
+        uid, why = event.pod_uid, event.why
+        if isinstance(event, LiftRefused):
+            self._binder.lift_refused(uid, why)
+        else:
+            self._outbox.append(Report("pod_unanswered", pod=uid, detail=why))
+            self._binder.unread(uid, now)
+            self._releaser.unanswered(uid, now)
+            self._waiting.unanswered(uid, now)
+        self.room.unanswered(uid, now)
 
     def _take_binding(self, event: BindingAccepted | BindingRefused | BindingUnknown, now: float) -> None:
         match event:
@@ -312,8 +341,7 @@ class Scheduling:
             self._registration.take(event, now)
             return
         if self.requests.take(event, now):
-            self._waiting.ruled(now)
-            self._give_up_outdated()
+            self._ruled(now)
         if isinstance(event, PolicyTold):
             return
         was_ready = self.ready
@@ -322,7 +350,7 @@ class Scheduling:
         if isinstance(event, Dropped):
             self._outbox.append(Report(f"{event.kind}_unreadable", node=event.name, detail=event.why))
         if self.ready and not was_ready:
-            self._waiting.changed(now)
+            self._changed(now)
             self._give_up_outdated()
 
     def _give_up_outdated(self) -> None:
@@ -334,25 +362,38 @@ class Scheduling:
     def _lead(self, now: float, *, leading: bool) -> None:
         self._leading = self._releaser.leading = self._waiting.leading = leading
         self._violations.leading = self._corrections.leading = leading
-        self._registration.leading = leading
+        self._registration.leading = self.room.leading = leading
         if self.requests.lead(leading=leading):
-            self._waiting.ruled(now)
-            self._give_up_outdated()
+            self._ruled(now)
         if leading:
             self._mirror.mark(*self._mirror.record_nodes())
-            self._waiting.changed(now)
+            self._changed(now)
             for pod in self._mirror.pods.values():
                 self._waiting.seen(pod)
+                self.room.seen(pod)
+
+    def _ruled(self, now: float) -> None:
+        """Pods ask for something else by now."""
+        self._waiting.ruled(now)
+        self.room.changed()
+        self._give_up_outdated()
+
+    def _changed(self, now: float) -> None:
+        """Somebody who waits may fit now."""
+        self._waiting.changed(now)
+        self.room.changed()
 
     def _tick(self, now: float, utc_s: float) -> None:
         if over := self.requests.tick(utc_s):
             self._waiting.ruled(now, over)
+            self.room.changed()
         if self.ready:
             self.requests.tell(now)
             self._registration.tick(now)
         self._liveness.tick(now)
         self._ledgers.tick(now)
         self._violations.tick(now)
+        self.room.tick(now, self.requests.utc_s)
         for node in self._binder.tick(now):
             self._pump(node)
         self._mirror.mark(*self._releaser.tick(now))
@@ -368,16 +409,23 @@ class Scheduling:
             self._releaser.sweep(node)
             self._pump(node)
             self._violations.sweep(node, now)
+        if changed:
+            self._changed(now)
+        self.room.run(now, self.requests.utc_s)  # before any ledger is written: who leaves and who comes is one write
         for _, node in self._releaser.leaving:
             self._pump(node)
         pumped = list(self._to_pump)
         self._to_pump.clear()
         for node in pumped:
             self._ledgers.pump(node)
-        if changed:
-            self._waiting.changed(now)
         self._waiting.tell(now)
         self._waiting.nudge(now)
+
+    def _lifted(self, uid: str, why: str) -> None:
+        self.room.ended(uid, why)
+
+    def _lift(self, pod: PodFacts, node: str) -> None:
+        self._pump(self._binder.lift(pod, node))
 
     def _is_bound_now(self, uid: str) -> bool:
         return self._binder.active(uid)
@@ -393,7 +441,7 @@ def _candidates(pod: PodFacts, names: Sequence[str]) -> Sequence[str] | None:
     return None if len(names) == 1 and names[0] == pod.nominated_node else names
 
 
-def _rules(court: Court, requests: Requests, releaser: Releaser) -> Rules:
+def _rules(court: Court, requests: Requests, releaser: Releaser, lifted: Callable[[str, str], None]) -> Rules:
     return Rules(
         asked=requests.of,
         decide=court.grant,
@@ -401,4 +449,9 @@ def _rules(court: Court, requests: Requests, releaser: Releaser) -> Rules:
         give_up=releaser.give_up,
         still_good=court.still_good,
         enforced=court.enforced,
+        lifted=lifted,
     )
+
+
+def _nothing_is_foreseen(_: PodFacts, nodes: Collection[str]) -> tuple[list[str], str]:
+    return [], f"what its scheduler would say of {len(nodes)} nodes is not known here"

@@ -52,6 +52,7 @@ class Waiter:
     candidates: Candidates
     said: tuple[Code, str] | None = None  # None = what the decision core says when the condition is written
     passed: bool = False
+    blocked: bool = False  # by what only its scheduler knows, and will wake it for
 
 
 class Waiting:
@@ -233,7 +234,7 @@ class Waiting:
         waiter = self._waiters.get(pod.uid)
         if waiter is None:
             return pod.placed is not None  # refused in an earlier life, or by another instance
-        return waiter.version != self._mirror.fleet.version
+        return not waiter.blocked and waiter.version != self._mirror.fleet.version
 
     def _candidates(self, uid: str) -> Candidates:
         waiter = self._waiters.get(uid)

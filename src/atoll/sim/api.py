@@ -12,6 +12,7 @@ from atoll.core.effects import (
     ApiEffect,
     EvictPod,
     KeepRegistration,
+    LiftGates,
     PostBinding,
     ReadLedger,
     ReadPod,
@@ -34,6 +35,7 @@ from atoll.core.events import (
     LedgerGone,
     LedgerSeen,
     LedgerWritten,
+    LiftRefused,
     NamespaceSeen,
     NodeGone,
     NodeSeen,
@@ -66,7 +68,8 @@ LIST_ORDER = (
 
 @dataclass(slots=True)
 class FakeCluster:
-    """All objects, newest version each. `allocations` is the annotation that each pod's Binding brought."""
+    """All objects, newest version each. `allocations` is the annotation that each pod's Binding brought, `sent` the one
+    that came with the patch which sent a pod to its node."""
 
     revision: int = 0
     evictions: list[tuple[str, str, str, str]] = field(default_factory=list)  # node, its UID, its boot, UID of the pod
@@ -81,6 +84,7 @@ class FakeCluster:
     pods: dict[str, PodFacts] = field(default_factory=dict)  # by UID
     fails_closed: bool = False  # what the webhook's registration says
     allocations: dict[str, tuple[str, Grant]] = field(default_factory=dict)
+    sent: dict[str, tuple[str, Grant]] = field(default_factory=dict)
     watchers: list[Told] = field(default_factory=list)
     _marks: dict[str, str] = field(default_factory=dict)
 
@@ -184,6 +188,8 @@ class FakeCluster:
                 return PodRead(self.pods[uid]) if uid in self.pods else PodGone(uid)
             case RewritePod(uid):
                 return self._rewrite(uid, effect.mark)
+            case LiftGates():
+                return self._lift(effect)
             case EvictPod(uid):
                 return self._evict(uid)
             case SetPlaced(uid):
@@ -224,6 +230,16 @@ class FakeCluster:
         self.allocations[uid] = (node, grant)
         self.put_pod(replace(pod, node=node))
         return BindingAccepted(uid, node)
+
+    def _lift(self, effect: LiftGates) -> Outcome:
+        pod = self.pods.get(effect.uid)
+        if pod is None:
+            return PodGone(effect.uid)
+        if pod.version != effect.version:
+            return LiftRefused(effect.uid, "Conflict: the object has been modified")
+        if effect.grant is not None:
+            self.sent[effect.uid] = (effect.node, effect.grant)
+        return PodRewritten(self.put_pod(replace(pod, gates=(), pinned=effect.node or pod.pinned, terms="")))
 
     def _rewrite(self, uid: str, mark: str) -> Outcome:
         pod = self.pods.get(uid)

@@ -10,6 +10,7 @@ from atoll.core.books import holds_nothing
 from atoll.core.events import Kind, LedgerSeen, NodeGone, PodGone, PodSeen, WatchEvent
 from atoll.core.facts import PodFacts
 from atoll.core.ledger import Grant, LedgerRecord, NodeMode, fault_of
+from atoll.core.lifecycle import State
 from atoll.core.request import GpuRequest, Policy
 from atoll.core.scope import Scope
 from atoll.core.topology import NodeTopology
@@ -113,6 +114,8 @@ class Checks:
             return ""
         if pod.node:
             return "runs there"
+        if grant.state is State.HELD:
+            return ""  # it authorises no Binding
         return "can still be bound by a Binding under way" if pod.version == grant.pod_version else ""
 
     def _granted(self, grant: Grant, node: str) -> None:
@@ -279,6 +282,14 @@ class Checks:
                 awaited = grant.node_mode is NodeMode.COMMAND and record.node in self._replaced
                 if over and not awaited and not self._keeps_closed(grant, record.node, strays):
                     raise Violation(f"5: ledger of {record.node} still names {grant.owner.uid}, which is gone")
+
+    def nothing_is_held(self) -> None:
+        """Whom GPUs were held for has them, or does without (at rest)."""
+        for record in self._cluster.ledgers.values():
+            for grant in record.grants:
+                pod = self._cluster.pods.get(grant.owner.uid)
+                if grant.state is State.HELD and pod is not None and not pod.node:
+                    raise Violation(f"6: GPUs of {record.node} are held for {grant.owner.uid}, and nobody moves")
 
 
 def in_one_domain(machine: NodeTopology, uuids: Iterable[str], scopes: Iterable[Scope], size: int) -> bool:

@@ -54,6 +54,7 @@ class FakeScheduler:
         self._assumed: dict[str, tuple[str, int]] = {}
         self._cycle_due = False
         self._turn = 0
+        self._marking = ""  # UID of a pod of which it says that it found no node
         cluster.watchers.append(self._told)
         timeline.after(FLUSH_S / 2, self._flush)
 
@@ -63,7 +64,7 @@ class FakeScheduler:
                 self._forget(pod.uid)
                 if pod.node:
                     self._wake_all()
-            case PodSeen(pod) if pod.scheduler == SCHEDULER and not pod.gated:
+            case PodSeen(pod) if pod.scheduler == SCHEDULER and not pod.gated and pod.uid != self._marking:
                 if pod.uid in self._waiting or pod.uid not in self._tries:
                     self._waiting.pop(pod.uid, None)
                     self._tries.setdefault(pod.uid, 0)
@@ -134,6 +135,7 @@ class FakeScheduler:
         serving = [instance for instance in self._instances if instance.serving]
         if not names:
             self._waiting[pod.uid] = self._timeline.now
+            self._mark_unschedulable(pod)
             return
         if not serving:
             self._marks["extender down"] += 1
@@ -148,12 +150,21 @@ class FakeScheduler:
         passed = passed or self._ask(instance, pod, names)
         if not passed:
             self._waiting[pod.uid] = self._timeline.now
+            self._mark_unschedulable(pod)
             if self._rng.random() < 0.1:
                 self._preempt(instance, pod, names)
             return
         node = self._rng.choice(passed)
         self._assumed[pod.uid] = (node, pod_gpus(pod))
         self._timeline.after(self._rng.uniform(0.001, 0.05), lambda: self._bind(pod, node))
+
+    def _mark_unschedulable(self, pod: PodFacts) -> None:
+        """Its own word about a pod does not make it look again."""
+        now, why = self._cluster.pods.get(pod.uid), "0 nodes are available"
+        if now is not None and not now.node and now.unschedulable != why:
+            self._marking = pod.uid
+            self._cluster.put_pod(replace(now, unschedulable=why))
+            self._marking = ""
 
     def _ask(self, instance: Instance, pod: PodFacts, names: list[str]) -> Sequence[str]:
         if instance.scheduling is None:

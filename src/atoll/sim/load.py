@@ -5,8 +5,10 @@ from random import Random
 
 from atoll.core.asking import POLICY, SCOPE
 from atoll.core.books import holds_nothing, pod_gpus
+from atoll.core.delivery import OURS, WAITING
 from atoll.core.events import Kind, PodSeen, WatchEvent
 from atoll.core.facts import PodFacts
+from atoll.core.ledger import Occupant
 from atoll.core.request import ContainerAsk, ContainerKind, PodAsk
 from atoll.sim.api import FakeCluster
 from atoll.sim.clock import Timeline
@@ -15,6 +17,10 @@ from atoll.sim.policies import NAMESPACE, OTHERS, moment
 
 ARRIVALS_S = 30.0
 FOREVER_S = 100_000.0
+OTHER_GATE = "other.example/gate"
+OTHER_GATE_SHARE = 0.05
+ROOM_SHARE, GATED_SHARE = 0.4, 0.9
+"""Of the runs, in which pods wait in the waiting room, and of the pods of these."""
 OTHER_SCHEDULER = "other-scheduler"
 
 
@@ -28,6 +34,7 @@ class Load:
         self._kubelets, self._pool = kubelets, pool
         self.endless: set[str] = set()  # pods that never end by themselves
         self._hasty = rng.choice((0.0, 0.0, 0.2))  # share of the pods that are deleted as soon as they have a node
+        self._gate = WAITING if rng.random() < ROOM_SHARE else ""
         self._bound: set[str] = set()
         cluster.watchers.append(self._told)
 
@@ -64,17 +71,25 @@ class Load:
             version="",
             ask=ask,
             scheduler=SCHEDULER,
-            gated=rng.random() < 0.05,
+            gates=self._gates(),
+            occupant=Occupant(priority=rng.choice((0, 0, 0, 100))),
             nominated_node=rng.choice(("", "", "", "n1")),
             created=moment(self._timeline.now),
         )
         self._cluster.put_pod(pod)
-        if pod.gated:
+        if OTHER_GATE in pod.gates:
             self._timeline.after(rng.uniform(1.0, 10.0), lambda: self._change(uid, "ungate"))
         for _ in range(rng.choice((0, 0, 1, 2))):
             self._timeline.after(rng.uniform(0.0, 15.0), lambda: self._change(uid, "touch"))
         if rng.random() < 0.2:
             self._timeline.after(rng.uniform(0.0, 20.0), lambda: self._change(uid, "delete"))
+
+    def _gates(self) -> tuple[str, ...]:
+        """The webhook's, where the run has one, and somebody else's, in any order."""
+        gates = [OTHER_GATE] if self._rng.random() < OTHER_GATE_SHARE else []
+        if self._gate and self._rng.random() < GATED_SHARE:
+            gates.insert(self._rng.randint(0, len(gates)), self._gate)
+        return tuple(gates)
 
     def _arrive_foreign(self, n: int) -> None:
         """Bound by somebody who knows counts alone."""
@@ -95,7 +110,7 @@ class Load:
         if pod is None or pod.ended:
             return
         if what == "ungate":
-            self._cluster.put_pod(replace(pod, gated=False))
+            self._cluster.put_pod(replace(pod, gates=tuple(gate for gate in pod.gates if gate != OTHER_GATE)))
         elif what == "touch":
             self._cluster.put_pod(pod)  # a label that nobody here reads: only the version moves
         elif pod.node or self._rng.random() < 0.3:
@@ -126,5 +141,5 @@ def pending(cluster: FakeCluster) -> list[PodFacts]:
     return [
         pod
         for pod in cluster.pods.values()
-        if pod.scheduler == SCHEDULER and not pod.node and not pod.gated and not holds_nothing(pod)
+        if pod.scheduler == SCHEDULER and not pod.node and OURS.issuperset(pod.gates) and not holds_nothing(pod)
     ]

@@ -159,6 +159,7 @@ class World:
         self.checks.all_recorded()
         self.checks.ledgers_are_true(self.side.got)
         self.checks.no_leaks(self.side.strays)
+        self.checks.nothing_is_held()
         self.checks.one_eviction_per_life()
         self._must_equal_a_rebuild()
         return self.digest()
@@ -194,6 +195,7 @@ class World:
         for pod in pending(self.cluster):
             names = self.scheduler.candidates(pod)
             request = leader.requests.of(pod)
+            names = list(self.cluster.nodes) if pod.gated and not leader.room.kept else names
             if names and isinstance(request, GpuRequest) and leader.mirror.fleet.filter(request, names).passed:
                 found.append(pod)
         return found

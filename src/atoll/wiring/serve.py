@@ -11,7 +11,7 @@ import gc
 import socket
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from ssl import SSLContext, SSLError
@@ -25,6 +25,8 @@ from atoll.adapters.kube.api import KubeClusterApi
 from atoll.adapters.kube.client import KubeClient
 from atoll.adapters.kube.credentials import access_from
 from atoll.adapters.kube.lease import leadership
+from atoll.core.asking import BUILT_IN
+from atoll.core.delivery import Delivery
 from atoll.core.errors import AtollError
 from atoll.ports import ClusterApi
 from atoll.servers.extender import Extender
@@ -57,6 +59,7 @@ class ServeSettings:
         fault: the text of ATOLL_FAULT, "" for none.
         webhook: host and port on which admission calls are answered; None = they are not.
         scheduler: the schedulerName that GPU pods get there which name none, "" = they keep what they have.
+        delivery: how the decision reaches pods for which no policy says so.
     """
 
     kubeconfig: Path | None
@@ -69,6 +72,7 @@ class ServeSettings:
     fault: str = ""
     webhook: tuple[str, int] | None = None
     scheduler: str = ""
+    delivery: Delivery = Delivery.EXTENDER
 
 
 class ListenError(AtollError):
@@ -115,7 +119,9 @@ async def serve(settings: ServeSettings) -> None:
             cluster = FaultyApi(cluster, faults)
         metrics, clock = Metrics(), BeatingClock()
         witness = Witness(cluster, metrics)
-        shell = Shell(Scheduling(webhook=settings.webhook is not None), witness, clock, witness.heard)
+        built_in = replace(BUILT_IN, delivery=settings.delivery)
+        scheduling = Scheduling(built_in, webhook=settings.webhook is not None)
+        shell = Shell(scheduling, witness, clock, witness.heard)
         metrics.watch_gauges(shell.scheduling.statistics)
         service = Service(
             extender=Extender(shell, settings.resources),

@@ -14,6 +14,7 @@ from atoll.adapters.kube import names, wire, wire_atoll
 from atoll.adapters.kube.client import MERGE_PATCH, STRATEGIC_PATCH, Answer, KubeClient, Unanswered
 from atoll.adapters.kube.cluster_readers import cluster_readers
 from atoll.adapters.kube.codec import pod_facts
+from atoll.adapters.kube.codec_gates import lifting_patch
 from atoll.adapters.kube.codec_ledger import allocation_json, ledger_json, record_of
 from atoll.adapters.kube.codec_policy import status_patch
 from atoll.adapters.kube.credentials import AccessError
@@ -23,6 +24,7 @@ from atoll.core.effects import (
     ApiEffect,
     EvictPod,
     KeepRegistration,
+    LiftGates,
     PostBinding,
     ReadLedger,
     ReadPod,
@@ -41,6 +43,7 @@ from atoll.core.events import (
     LedgerSeen,
     LedgerUnknown,
     LedgerWritten,
+    LiftRefused,
     Outcome,
     PodEvicted,
     PodGone,
@@ -102,6 +105,9 @@ class KubeClusterApi:
                 patch = {"metadata": {"uid": uid, "annotations": {names.NUDGE: mark}}}
                 path = names.pod_path(namespace, name)
                 return await self._patch_pod(effect, path, _encode(patch), MERGE_PATCH)
+            case LiftGates():
+                path = names.pod_path(effect.namespace, effect.name)
+                return await self._patch_pod(effect, path, _encode(lifting_patch(effect)), MERGE_PATCH)
             case EvictPod():
                 return await self._evict(effect)
             case SetPlaced(uid, namespace, name):
@@ -171,7 +177,7 @@ class KubeClusterApi:
             return BindingUnknown(owner.uid, node, str(error))
         if answer.ok:
             return BindingAccepted(owner.uid, node)
-        if answer.status in {TIMED_OUT, TOO_MANY} or answer.status >= SERVER_ERROR:
+        if _is_open(answer.status):
             return BindingUnknown(owner.uid, node, answer.why)
         return BindingRefused(owner.uid, node, answer.why)
 
@@ -189,7 +195,9 @@ class KubeClusterApi:
             return PodWriteFailed(uid, found)
         return PodRead(found) if found.uid == uid else PodGone(uid)
 
-    async def _patch_pod(self, pod: RewritePod | SetPlaced, path: str, patch: bytes, content_type: str) -> Outcome:
+    async def _patch_pod(
+        self, pod: RewritePod | LiftGates | SetPlaced, path: str, patch: bytes, content_type: str
+    ) -> Outcome:
         try:
             answer = await self._client.write("PATCH", path, patch, content_type)
         except _NO_ANSWER as error:
@@ -203,6 +211,8 @@ class KubeClusterApi:
             now = await self._read_pod(pod.uid, pod.namespace, pod.name)
             if isinstance(now, PodGone):
                 return now
+        if isinstance(pod, LiftGates) and not _is_open(answer.status):
+            return LiftRefused(pod.uid, answer.why)
         return PodWriteFailed(pod.uid, answer.why)
 
     async def _evict(self, pod: EvictPod) -> PodEvicted | PodNotEvicted | PodGone:
@@ -231,6 +241,11 @@ class KubeClusterApi:
             return pod_facts(_pod.decode(answer.body), self._resources)
         except (msgspec.DecodeError, ValueError) as error:
             return f"unreadable pod: {error}"
+
+
+def _is_open(status: int) -> bool:
+    """Whether the write may have happened, or may be asked for once more as it is."""
+    return status in {TIMED_OUT, TOO_MANY} or status >= SERVER_ERROR
 
 
 def _written(record: LedgerRecord, answer: Answer) -> LedgerWritten | LedgerUnknown:

@@ -7,6 +7,7 @@ from sys import intern
 from types import MappingProxyType
 
 from atoll.adapters.kube import wire
+from atoll.adapters.kube.codec_gates import gates_of, pinned_to, required_terms, terms_of
 from atoll.adapters.kube.names import ANSWERED, ASKED_PREFIX, NAME_MAX, PLACED, QUEUES
 from atoll.core.asking import SERVICE_CLASS
 from atoll.core.events import NamespaceSeen
@@ -20,6 +21,9 @@ ANNOTATION_MAX = 4096
 CONTROLLER_MAX = 512
 """The API server bounds neither kind nor name of an owner, and a grant that holds more than a ledger may could not be
 read back."""
+
+UNSCHEDULABLE_MAX = 1024
+"""Characters of what a scheduler says of a pod that are kept."""
 
 GPUS_ASKED_MAX = 65_535
 _ENDED = frozenset({"Succeeded", "Failed"})
@@ -75,7 +79,7 @@ def pod_facts(pod: wire.Pod, resources: tuple[str, ...]) -> PodFacts:
         node=intern(spec.node_name),
         ended=status.phase in _ENDED,
         deleting=metadata.deletion_timestamp is not None,
-        gated=bool(spec.scheduling_gates),
+        gates=gates_of(spec),
         scheduler=intern(spec.scheduler_name),
         nominated_node=intern(status.nominated_node_name),
         created=metadata.creation_timestamp or "",
@@ -87,7 +91,17 @@ def pod_facts(pod: wire.Pod, resources: tuple[str, ...]) -> PodFacts:
         ),
         placed=_refused(status.conditions),
         origin=_origin(pod),
+        terms=terms_of(spec),
+        pinned=pinned_to(spec),
+        unschedulable=_unschedulable(status.conditions),
     )
+
+
+def _unschedulable(conditions: tuple[wire.Condition, ...] | None) -> str:
+    for condition in conditions or ():
+        if (condition.type, condition.status, condition.reason) == ("PodScheduled", "False", "Unschedulable"):
+            return condition.message[:UNSCHEDULABLE_MAX]
+    return ""
 
 
 def _origin(pod: wire.Pod) -> PodOrigin:
@@ -109,9 +123,7 @@ def _shared_origin(labels: Labels, nodes: Labels, queue: str, priority_class: st
 
 def _demanded(spec: wire.PodSpec) -> dict[str, str]:
     """Labels that each node has on which the pod may run: by its node selector, or by every term of its affinity."""
-    affinity = spec.affinity.node_affinity if spec.affinity else None
-    terms = (affinity.required.node_selector_terms if affinity and affinity.required else None) or ()
-    each = [dict(_single_values(term)) for term in terms]
+    each = [dict(_single_values(term)) for term in required_terms(spec)]
     shared = each[0].items() if each else ()
     agreed = {key: value for key, value in shared if all(one.get(key) == value for one in each)}
     return {**agreed, **(spec.node_selector or {})}

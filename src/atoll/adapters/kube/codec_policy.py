@@ -24,7 +24,7 @@ from atoll.core.scope import Scope
 NOTHING = Declared("", PolicySpec())
 ACCEPTED = "Accepted"
 NOT_ACCEPTED = "NotAccepted"
-DEGRADE_AFTER_MAX_S = 30 * 86_400
+DURATION_MAX_S = 30 * 86_400
 _DURATION = re.compile(r"(?:(\d{1,4})h)?(?:(\d{1,5})m)?(?:(\d{1,6})s)?", re.ASCII)
 _encode = msgspec.json.Encoder().encode
 _spec = msgspec.json.Decoder(wire.Spec)
@@ -58,7 +58,7 @@ def status_patch(effect: TellPolicy, now: datetime) -> bytes:
     return _encode({"metadata": {"resourceVersion": effect.version}, "status": said})
 
 
-def duration_s(duration: str) -> int:
+def duration_s(duration: str, field: str) -> int:
     """Of a duration such as 1h30m.
 
     Raises:
@@ -67,8 +67,8 @@ def duration_s(duration: str) -> int:
     found = _DURATION.fullmatch(duration)
     parts = [int(part) if part else 0 for part in found.groups()] if found and duration else []
     total = sum(part * unit for part, unit in zip(parts, (3600, 60, 1), strict=False))
-    if not total or total > DEGRADE_AFTER_MAX_S:
-        raise ValueError(f"degradeAfter {duration!r} is no duration such as 90s, 10m or 1h30m, of up to 720h")
+    if not total or total > DURATION_MAX_S:
+        raise ValueError(f"{field} {duration!r} is no duration such as 90s, 10m or 1h30m, of up to 720h")
     return total
 
 
@@ -107,7 +107,10 @@ def _rule(rule: wire.Rule) -> PolicyRule:
         partition=said.partition,
         per_container=said.per_container,
         service_class=said.service_class,
-        degrade_after_s=None if said.degrade_after is None else duration_s(said.degrade_after),
+        degrade_after_s=None if said.degrade_after is None else duration_s(said.degrade_after, "degradeAfter"),
+        delivery=said.delivery,
+        keep_after_s=None if said.keep_after is None else duration_s(said.keep_after, "keepAfter"),
+        recreate=said.recreate,
     )
     return PolicyRule(
         rule.name, _who(rule.match), settings, EVERY_SETTING if overrides is None else frozenset(overrides)

@@ -119,6 +119,7 @@ class NodeExpression(Struct, frozen=True):
 
 class NodeTerm(Struct, frozen=True):
     match_expressions: tuple[NodeExpression, ...] | None = None
+    match_fields: tuple[NodeExpression, ...] | None = None
 
 
 class NodeTerms(Struct, frozen=True):

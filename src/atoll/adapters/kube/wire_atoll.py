@@ -84,6 +84,7 @@ class Grant(Struct, frozen=True):
     violated: Text = ""
     partition: Text | None = None
     each: Annotated[tuple[Policy, ...], Meta(max_length=CONTAINERS_MAX)] = ()
+    pins: bool = False
 
 
 class GrantEntry(Struct, frozen=True):

@@ -7,6 +7,7 @@ from msgspec import Meta
 
 from atoll.adapters.kube.wire import Struct
 from atoll.adapters.kube.wire_atoll import LabelSelector, Word
+from atoll.core.delivery import Delivery
 from atoll.core.facts import Enforcement
 from atoll.core.placement_policy import TEXT_MAX, Setting
 from atoll.core.request import Policy, ServiceClass
@@ -41,6 +42,9 @@ class Set(Struct, frozen=True):
     per_container: bool | None = None
     service_class: ServiceClass | None = None
     degrade_after: Annotated[str, Meta(max_length=16)] | None = None
+    delivery: Delivery | None = None
+    keep_after: Annotated[str, Meta(max_length=16)] | None = None
+    recreate: bool | None = None
 
 
 class Rule(Struct, frozen=True):

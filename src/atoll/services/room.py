@@ -1,0 +1,255 @@
+"""The waiting room: pods behind our gates, and who of them gets what is free.
+
+The order is priority, then age. Each is tried on what those before it have left; who does not fit is passed over, so
+that smaller ones fill what he cannot use, until he has waited for `keepAfter`: from then on what is free of the domain
+that he is nearest to is kept from all who come after him. Nothing is written for a pod before it fits. The leader
+alone runs the room; a hold or a grant that an earlier life has left is taken up where it stands.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from math import inf
+
+from atoll.core.books import holds_nothing
+from atoll.core.delivery import OURS, Delivery, way_of
+from atoll.core.effects import Effect, LiftGates
+from atoll.core.facts import PodFacts
+from atoll.core.keeping import Kept, keep
+from atoll.core.lifecycle import State
+from atoll.core.reasons import Code
+from atoll.core.request import GpuRequest, InvalidRequest
+from atoll.core.snapshot import Snapshot
+from atoll.core.verdict import Placement
+from atoll.services.deciding import Court
+from atoll.services.ledgers import backoff_s
+from atoll.services.mirror import Mirror
+from atoll.services.moments import seconds_of
+from atoll.services.requests import Requests
+from atoll.services.waiting import Waiter, Waiting
+
+PAUSE_S = 0.02
+"""Between two looks at everybody: a burst of changes is one."""
+SETTLED_S = 1.0
+"""For so long a pod must be told something else than the truth before that is written: what moves, moves on."""
+KEPT_MAX = 64
+"""Pods for which domains are kept at once."""
+Said = tuple[Code, str]
+
+
+@dataclass(slots=True)
+class Rules:
+    """What the room asks of the rest of the service."""
+
+    lift: Callable[[PodFacts, str], None]
+    """Have the pod granted what it gets on the node, and its gates lifted."""
+    active: Callable[[str], bool]
+    """Whether that is under way."""
+    is_leaving: Callable[[str, str], bool]
+    give_up: Callable[[str, str], None]
+    foreseen: Callable[[PodFacts, Collection[str]], tuple[list[str], str]]
+    """Those of the nodes that its own scheduler is sure to take for a pod, and why not the others."""
+
+
+class Room:
+    def __init__(
+        self, mirror: Mirror, outbox: list[Effect], court: Court, requests: Requests, waiting: Waiting, rules: Rules
+    ) -> None:
+        self._mirror, self._outbox, self._court, self._rules = mirror, outbox, court, rules
+        self._requests, self._waiting = requests, waiting
+        self._pods: dict[str, None] = {}
+        self._kept: dict[str, Kept] = {}  # by UID
+        self._lifting: set[str] = set()  # without a grant, in flight
+        self._not_before: dict[str, float] = {}  # UID -> when it is tried again
+        self._failures: dict[str, int] = {}
+        self._ended: list[tuple[str, str]] = []
+        self._untrue_since: dict[str, float] = {}
+        self._tell_at = inf  # the next of them may be due
+        self._dirty, self._next_at = False, 0.0
+        self._patience_at = inf  # since 1970: the next that has been overtaken for long enough
+        self.leading = False
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    @property
+    def kept(self) -> dict[str, Kept]:
+        """What is kept for whom, by UID."""
+        return self._kept
+
+    def changed(self) -> None:
+        """Somebody may fit now, or is somebody else's turn."""
+        self._dirty = True
+
+    def seen(self, pod: PodFacts) -> None:
+        """A pod was listed, changed or written."""
+        ours = not OURS.isdisjoint(pod.gates) and not holds_nothing(pod)
+        if ours:
+            self._pods[pod.uid] = None
+            self._dirty = True
+        else:
+            self._forget(pod.uid)
+        if self.leading and pod.unschedulable and not pod.node and not pod.gated:
+            self._find_unschedulable(pod)
+
+    def gone(self, uid: str) -> None:
+        self._forget(uid)
+
+    def ended(self, uid: str, why: str) -> None:
+        """How its way through the ledger ended: "" = its gates are off."""
+        self._ended.append((uid, why))
+
+    def unanswered(self, uid: str, now: float) -> None:
+        """What was asked of the API server for it was refused, or had no answer."""
+        if uid in self._lifting:
+            self._lifting.discard(uid)
+            self._rest(uid, now)
+
+    def tick(self, now: float, utc_s: float) -> None:
+        """Time has passed: some rest is over, or some patience."""
+        for uid in [uid for uid, until in self._not_before.items() if until <= now]:
+            del self._not_before[uid]
+            self._dirty = True
+        self._dirty = self._dirty or utc_s >= self._patience_at or now >= self._tell_at
+
+    def run(self, now: float, utc_s: float) -> None:
+        """Give what is free to those that it fits, in their order."""
+        for uid, why in self._ended:
+            if why:
+                self._rest(uid, now)
+            else:
+                self._waiting.passed(uid)
+        self._ended.clear()
+        if not (self._dirty and self.leading and self._pods) or now < self._next_at:
+            return
+        self._dirty, self._next_at, self._patience_at, self._kept = False, now + PAUSE_S, inf, {}
+        self._tell_at = inf
+        turn = _Turn(now, self._mirror.fleet.snapshot(), self._mirror.fleet.snapshot())
+        known = (self._mirror.pods.get(uid) for uid in self._pods)
+        for pod in sorted((pod for pod in known if pod is not None), key=_order):
+            if pod.uid not in self._lifting and not self._rules.active(pod.uid) and way_of(pod.gates) is not None:
+                self._serve(pod, turn, utc_s)
+
+    def _rest(self, uid: str, now: float) -> None:
+        self._failures[uid] = failures = self._failures.get(uid, 0) + 1
+        self._not_before[uid] = now + backoff_s(failures)
+
+    def _serve(self, pod: PodFacts, turn: "_Turn", utc_s: float) -> None:
+        open_ = next(self._mirror.open_grants(pod.uid), None)
+        if open_ is not None:
+            node, _ = open_
+            if not self._rules.is_leaving(pod.uid, node) and pod.uid not in self._not_before:
+                self._rules.lift(pod, node)
+            return
+        request = self._requests.of(pod)
+        if request is None or (isinstance(request, InvalidRequest) and not self._mirror.any_pool):
+            self._let_go(pod)
+        elif isinstance(request, InvalidRequest):
+            self._tell(pod, (request.code, request.message), turn)
+        elif pod.uid not in self._not_before:
+            self._place(pod, request, turn, utc_s)
+
+    def _place(self, pod: PodFacts, request: GpuRequest, turn: "_Turn", utc_s: float) -> None:
+        gate = way_of(pod.gates) is Delivery.GATE
+        found = turn.refused.get(request) or self._court.placement(turn.snapshot, request, None)
+        if isinstance(found, Placement) and gate and self._mirror.any_pool:
+            found = self._checked(pod, request, found, turn)
+        elif not isinstance(found, Placement):
+            turn.refused[request] = found
+        if isinstance(found, Placement):
+            turn.take(found)
+            if found.enforced or (gate and self._mirror.any_pool):
+                self._rules.lift(pod, found.node)
+            else:
+                self._let_go(pod)
+            return
+        self._tell(pod, self._kept_for_another(request, turn) or found, turn)
+        kept_from = seconds_of(pod.created) + self._requests.ruling(pod).defaults.keep_after_s
+        if utc_s < kept_from:
+            self._patience_at = min(self._patience_at, kept_from)
+        elif len(self._kept) < KEPT_MAX:
+            self._keep(pod, request, turn)
+
+    def _checked(self, pod: PodFacts, request: GpuRequest, first: Placement, turn: "_Turn") -> Placement | Said:
+        """The best of the nodes on which the pod's own scheduler is sure to put it: from there is no way back."""
+        if not self._rules.foreseen(pod, (first.node,))[1]:
+            return first
+        fitting, others = self._court.candidates(turn.snapshot, request)
+        passing, why = self._rules.foreseen(pod, fitting)
+        if not passing:
+            return Code.UNSCHEDULABLE, why
+        return self._court.placement(turn.snapshot, request, (*passing, *others))
+
+    def _kept_for_another(self, request: GpuRequest, turn: "_Turn") -> Said | None:
+        if not self._kept:
+            return None
+        found = self._court.placement(turn.unkept, request, None)
+        whose = [uid for uid, kept in self._kept.items() if isinstance(found, Placement) and kept.node == found.node]
+        first = self._mirror.pods.get(whose[0]) if whose else None
+        if first is None:
+            return None
+        since = f"waits since {first.created}"
+        return Code.HELD, f"GPUs that would do are kept for {first.namespace}/{first.name}, which {since}"
+
+    def _keep(self, pod: PodFacts, request: GpuRequest, turn: "_Turn") -> None:
+        views = (turn.snapshot.view(name) for name in self._mirror.fleet)
+        found = [kept for view in views if view is not None and (kept := keep(view, request)) is not None]
+        if found:
+            best = min(found, key=lambda kept: (kept.missing, kept.node))
+            self._kept[pod.uid] = best
+            turn.snapshot = turn.snapshot.keeping(best)
+
+    def _let_go(self, pod: PodFacts) -> None:
+        """To its scheduler, with nothing held: where nothing is promised."""
+        self._lifting.add(pod.uid)
+        self._outbox.append(LiftGates(pod.uid, pod.namespace, pod.name, pod.version))
+
+    def _tell(self, pod: PodFacts, said: Said, turn: "_Turn") -> None:
+        if pod.placed == said:
+            self._untrue_since.pop(pod.uid, None)
+            return
+        at = self._untrue_since.setdefault(pod.uid, turn.now) + (SETTLED_S if pod.placed else 0.0)
+        if turn.now >= at:
+            self._waiting.refused(Waiter(pod.uid, self._mirror.fleet.version, None, said))
+        self._tell_at = min(self._tell_at, at if at > turn.now else turn.now + SETTLED_S)
+
+    def _find_unschedulable(self, pod: PodFacts) -> None:
+        """GPUs are held for it, and something else keeps it from the node: others have their turn."""
+        for node, grant in self._mirror.open_grants(pod.uid):
+            if grant.state is State.HELD:
+                self._rules.give_up(pod.uid, node)
+                why = f"GPUs were held for it on node {node}, and its scheduler says: {pod.unschedulable}"
+                self._waiting.refused(
+                    Waiter(pod.uid, self._mirror.fleet.version, None, (Code.UNSCHEDULABLE, why), blocked=True)
+                )
+
+    def _forget(self, uid: str) -> None:
+        self._pods.pop(uid, None)
+        self._kept.pop(uid, None)
+        self._untrue_since.pop(uid, None)
+        self._not_before.pop(uid, None)
+        self._failures.pop(uid, None)
+        self._lifting.discard(uid)
+
+
+@dataclass(slots=True)
+class _Turn:
+    """One look at everybody.
+
+    Attributes:
+        snapshot, unkept: what is left for the next, with and without what is kept for those before him.
+        refused: requests that no node serves; once others have taken more, none will either.
+    """
+
+    now: float
+    snapshot: Snapshot
+    unkept: Snapshot
+    refused: dict[GpuRequest, Said] = field(default_factory=dict)
+
+    def take(self, placement: Placement) -> None:
+        self.snapshot = self.snapshot.with_grants((placement,))
+        self.unkept = self.unkept.with_grants((placement,))
+
+
+def _order(pod: PodFacts) -> tuple[int, str, str, str, str]:
+    """The higher priority first, then the older."""
+    return -pod.occupant.priority, pod.created, pod.namespace, pod.name, pod.uid

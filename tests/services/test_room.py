@@ -1,0 +1,255 @@
+"""Pods behind our gates: who of them gets what is free, what is written for it, and in which order."""
+
+from dataclasses import replace
+
+from atoll.core.delivery import PLACEMENT, WAITING
+from atoll.core.effects import Effect, LiftGates, PostBinding, ReadPod, SetPlaced, WriteLedger
+from atoll.core.events import (
+    Event,
+    LeadershipChanged,
+    LedgerConflict,
+    LedgerSeen,
+    LiftRefused,
+    NamespaceSeen,
+    PodGone,
+    PodRead,
+    PodRewritten,
+    PodSeen,
+    PodWriteFailed,
+    PolicySeen,
+    Tick,
+)
+from atoll.core.facts import Enforcement, NodeConfigObject, PodFacts
+from atoll.core.ledger import Grant, LedgerRecord, Occupant
+from atoll.core.lifecycle import State
+from atoll.core.placement_policy import Declared, PolicyObject, PolicyRule, PolicySpec, Settings
+from atoll.services.moments import seconds_of
+from tests.services.stage import Stage, gpus, grant, inventory, ledger, node, pod, start
+
+ONE = (node("n1"), inventory("n1"))
+LEFT, RIGHT = gpus("n1", 0, 1, 2, 3), gpus("n1", 4, 5, 6, 7)
+MADE = "2026-01-01T00:00:00Z"
+
+
+def waiting(name: str, gpus: int = 4, **more: object) -> PodFacts:
+    return pod(name, gpus, gates=(WAITING,), scheduler="atoll-scheduler", **more)
+
+
+def held(name: str, uuids: tuple[str, ...]) -> Grant:
+    return replace(grant(name, uuids), state=State.HELD)
+
+
+def holds(effects: list[Effect]) -> dict[str, State]:
+    """Whom a ledger write names, and how."""
+    records = [effect.record for effect in effects if isinstance(effect, WriteLedger)]
+    return {each.owner.name: each.state for record in records for each in record.grants}
+
+
+def record_of(effects: list[Effect]) -> LedgerRecord:
+    (write,) = [effect for effect in effects if isinstance(effect, WriteLedger)]
+    return write.record
+
+
+def full(*, leading: bool = True) -> Stage:
+    """Both islands of the only node are taken, by x and y."""
+    taken = ledger("n1", grant("x", LEFT), grant("y", RIGHT))
+    return start(*ONE, pods=[pod("x", node="n1"), pod("y", node="n1")], ledgers=[taken], leading=leading)
+
+
+def settle(stage: Stage, time_s: float = 1.0) -> list[Effect]:
+    return [effect for _ in range(3) for effect in stage.wait(time_s)]
+
+
+def later(stage: Stage, *events: Event) -> list[Effect]:
+    """A moment after the last look at everybody."""
+    stage.now += 0.1
+    return stage.see(*events)
+
+
+def test_a_pod_that_fits_is_held_its_gpus_first_and_its_gate_is_lifted_after_that():
+    stage = start(*ONE, pods=[waiting("a")])
+    record = record_of(stage.at_start)
+
+    assert holds(stage.at_start) == {"a": State.HELD}
+    assert stage.written(record, "20") == [LiftGates("a-uid", "ml", "a", "10")]
+
+
+def test_the_scheduler_is_shown_the_held_node_alone_and_its_bind_turns_the_hold_into_the_grant():
+    stage = start(node("n1"), inventory("n1"), node("n2"), inventory("n2"), pods=[waiting("a")])
+    record = record_of(stage.at_start)
+    stage.written(record, "20")
+    free = pod("a", version="11")
+    stage.step(PodRewritten(free))
+    (hold,) = record.grants
+
+    assert stage.filter(free, "n1", "n2") == {"n1": "", "n2": "Held: its GPUs are kept on node n1"}
+    bound = record_of(stage.bind(free, "n1"))
+
+    (turned,) = bound.grants
+    assert (turned.state, turned.pod_version, turned.uuids) == (State.BINDING, "11", hold.uuids)
+    assert stage.written(bound, "21") == [PostBinding("n1", turned)]
+
+
+def test_nothing_is_written_for_a_pod_that_does_not_fit_but_why():
+    stage = full()
+
+    (told,) = stage.step(PodSeen(waiting("a")))
+
+    assert isinstance(told, SetPlaced)
+    assert told.reason == "InsufficientGPUs"
+
+
+def test_an_island_that_comes_free_goes_to_the_higher_priority_then_to_the_older():
+    stage = full()
+    stage.see(
+        PodSeen(waiting("b", created="2026-01-02T00:00:00Z")),
+        PodSeen(waiting("c", created="2026-01-01T00:00:00Z")),
+        PodSeen(waiting("d", created="2026-01-03T00:00:00Z", occupant=Occupant(priority=5))),
+    )
+    settle(stage)
+
+    effects = later(stage, PodGone("x-uid"))
+    assert holds(effects) == {"y": State.BINDING, "d": State.HELD}
+    stage.written(record_of(effects), "30")
+    effects = later(stage, PodGone("d-uid"))
+
+    assert holds(effects) == {"y": State.BINDING, "c": State.HELD}
+
+
+def test_what_an_older_larger_pod_cannot_use_goes_to_a_smaller_one():
+    taken = ledger("n1", grant("x", LEFT[:2]), grant("y", RIGHT))
+    stage = start(*ONE, pods=[pod("x", 2, node="n1"), pod("y", node="n1")], ledgers=[taken])
+
+    effects = stage.see(PodSeen(waiting("a", 4)), PodSeen(waiting("b", 2))) + settle(stage)
+
+    assert holds(effects) == {"x": State.BINDING, "y": State.BINDING, "b": State.HELD}
+
+
+def test_after_its_patience_what_is_free_of_its_island_is_kept_from_those_behind_it():
+    taken = ledger("n1", grant("x", LEFT[:2]), grant("y", RIGHT))
+    stage = start(*ONE, pods=[pod("x", 2, node="n1"), pod("y", node="n1")], ledgers=[taken])
+    stage.step(PodSeen(waiting("a", 4, created=MADE)))
+    stage.step(Tick(seconds_of(MADE) + 601))
+    settle(stage)
+
+    effects = stage.see(PodSeen(waiting("b", 2, created="2026-01-01T01:00:00Z"))) + settle(stage)
+
+    assert holds(effects) == {}
+    (told,) = [each for each in effects if isinstance(each, SetPlaced) and each.name == "b"]
+    assert (told.reason, told.message) == ("Held", f"GPUs that would do are kept for ml/a, which waits since {MADE}")
+    assert holds(later(stage, PodGone("x-uid"))) == {"y": State.BINDING, "a": State.HELD}
+
+
+def test_a_policy_says_for_how_long_others_may_be_served_before():
+    taken = ledger("n1", grant("x", LEFT[:2]), grant("y", RIGHT))
+    stage = start(*ONE, pods=[pod("x", 2, node="n1"), pod("y", node="n1")], ledgers=[taken])
+    spec = PolicySpec(rules=(PolicyRule("all", settings=Settings(keep_after_s=5)),))
+    stage.see(NamespaceSeen("ml", ()), PolicySeen(PolicyObject("p", "1", 1, Declared("{}", spec))))
+    stage.see(PodSeen(waiting("a", 4, created=MADE)), Tick(seconds_of(MADE) + 6))
+
+    effects = stage.see(PodSeen(waiting("b", 2, created="2026-01-01T01:00:00Z"))) + settle(stage)
+
+    assert holds(effects) == {}
+
+
+def test_a_pod_that_others_hold_too_is_held_nothing_until_they_let_it_go():
+    stage = start(*ONE, pods=[replace(waiting("a"), gates=("kueue.x-k8s.io/admission", WAITING))])
+    assert holds(stage.at_start + settle(stage)) == {}
+
+    effects = stage.step(PodSeen(waiting("a", version="11"))) + settle(stage)
+
+    assert holds(effects) == {"a": State.HELD}
+
+
+def test_a_hold_of_an_earlier_life_is_taken_up_where_it_stands():
+    stage = start(*ONE, pods=[waiting("a")], ledgers=[ledger("n1", held("a", LEFT))])
+
+    assert stage.at_start == [LiftGates("a-uid", "ml", "a", "10")]
+
+
+def test_who_is_deleted_while_gpus_are_held_for_him_holds_nothing():
+    stage = start(*ONE, pods=[waiting("a")], ledgers=[ledger("n1", held("a", LEFT))])
+
+    effects = stage.step(PodGone("a-uid"))
+
+    assert record_of(effects).grants == ()
+
+
+def test_a_pod_whose_scheduler_finds_another_reason_loses_its_hold_and_the_next_has_its_turn():
+    stage = start(*ONE, pods=[waiting("a")], ledgers=[ledger("n1", grant("y", RIGHT), held("a", LEFT))])
+    stage.see(PodSeen(pod("y", node="n1")), PodRewritten(pod("a", version="11")), PodSeen(waiting("b")))
+    settle(stage)
+
+    stuck = pod("a", version="12", unschedulable="0/1 nodes are available: 1 Insufficient cpu.")
+    effects = stage.step(PodSeen(stuck)) + stage.wait(5.0)
+
+    assert holds(effects) == {"y": State.BINDING}
+    (told,) = [each for each in effects if isinstance(each, SetPlaced) and each.name == "a"]
+    assert told.reason == "Unschedulable"
+    assert "Insufficient cpu" in told.message
+    stage.written(record_of(effects), "31")
+    assert holds(settle(stage)) == {"y": State.BINDING, "b": State.HELD}
+
+
+def test_a_patch_without_answer_is_asked_for_again():
+    stage = start(*ONE, pods=[waiting("a")], ledgers=[ledger("n1", held("a", LEFT))])
+
+    assert stage.step(PodWriteFailed("a-uid", "timed out")) == []
+
+    assert LiftGates("a-uid", "ml", "a", "10") in settle(stage)
+
+
+def test_a_pod_that_has_changed_is_read_and_its_gate_lifted_under_its_new_version():
+    stage = start(*ONE, pods=[waiting("a")], ledgers=[ledger("n1", held("a", LEFT))])
+
+    assert stage.step(LiftRefused("a-uid", "Conflict")) == [ReadPod("a-uid", "ml", "a")]
+
+    assert stage.step(PodRead(waiting("a", version="12"))) == [LiftGates("a-uid", "ml", "a", "12")]
+
+
+def test_a_conflict_of_the_ledger_leads_to_another_decision():
+    stage = start(*ONE, pods=[waiting("a")])
+    stage.step(LedgerConflict("n1"))
+
+    theirs = ledger("n1", grant("x", LEFT), version="30")
+    effects = stage.see(PodSeen(pod("x", node="n1")), LedgerSeen(theirs))
+
+    assert record_of(effects).of("a-uid").uuids == {*RIGHT}
+
+
+def test_where_no_pool_is_enforced_pods_are_let_go_with_nothing_held():
+    shadow = NodeConfigObject("all", enforcement=Enforcement.SHADOW)
+    stage = start(*ONE, pods=[waiting("a"), waiting("b", policy="wrong")], config=shadow)
+
+    lifted = [each.name for each in stage.at_start if isinstance(each, LiftGates)]
+
+    assert sorted(lifted) == ["a", "b"]
+    assert holds(stage.at_start) == {}
+
+
+def test_only_the_leader_runs_the_room_and_the_next_one_takes_over():
+    stage = start(*ONE, pods=[waiting("a")], leading=False)
+    assert stage.at_start + settle(stage) == []
+
+    assert holds(stage.step(LeadershipChanged(leading=True))) == {"a": State.HELD}
+
+
+def test_a_pod_is_told_something_else_only_when_that_stands_for_a_while():
+    stage = full()
+    stage.step(PodSeen(waiting("a", placed=("Fragmented", "as it was"))))
+
+    assert stage.wait(0.5) == []
+
+    (told,) = stage.wait(1.0)
+    assert isinstance(told, SetPlaced)
+    assert told.reason == "InsufficientGPUs"
+
+
+def test_a_pod_that_waits_to_be_sent_stays_where_nobody_can_foresee_what_its_scheduler_does():
+    stage = start(*ONE, pods=[replace(waiting("a"), gates=(PLACEMENT,))])
+
+    effects = stage.at_start + settle(stage)
+
+    assert holds(effects) == {}
+    (told,) = [each for each in effects if isinstance(each, SetPlaced)]
+    assert told.reason == "Unschedulable"
