@@ -139,7 +139,7 @@ def test_a_pod_that_names_no_scheduler_gets_the_one_that_asks() -> None:
 
 
 def delivered(delivery: Delivery) -> PolicySeen:
-    return policy("p", PolicyRule("r", settings=Settings(delivery=delivery)))
+    return PolicySeen(policy("p", PolicyRule("r", settings=Settings(delivery=delivery))))
 
 
 @pytest.mark.parametrize(
