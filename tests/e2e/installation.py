@@ -82,6 +82,7 @@ class Installation:
         if webhook:
             plane.apply(atoll("manifests", "webhook", "--url", f"https://{LOOPBACK}:{self.webhook_port}"))
         self.by_policy = False
+        self.delivery = ""
 
     def scheduler_config(self, scheduler_name: str = SCHEDULER) -> Json:
         """What `atoll manifests scheduler-config` prints, with the client limits of a test cluster."""
@@ -190,18 +191,33 @@ class Installation:
     def pod(self, name: str, gpus: int | Sequence[int], on: Iterable[Box] = (), **more: object) -> Json:
         """Create a pod for our scheduler that may go to the given boxes only (all, when none is given).
 
-        While `by_policy`, what its annotations would say is said by a policy instead.
+        While `by_policy`, what its annotations would say is said by a policy instead; and how it is delivered, where
+        that is set, in which case the webhook says which scheduler binds it.
         """
         spec: dict[str, object] = dict(more)
-        if self.by_policy and "annotations" in spec:
-            spec["labels"] = {"case": self._rule_for(spec.pop("annotations"))}
+        if self.by_policy and ("annotations" in spec or self.delivery):
+            spec["labels"] = {"case": self._rule_for(spec.pop("annotations", {}))}
         terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [box.name]}]} for box in on]
         if terms:
             required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
             spec["affinity"] = {"nodeAffinity": required}
-        spec.setdefault("scheduler", self.profile)
+        spec.setdefault("scheduler", "default-scheduler" if self.delivery else self.profile)
+        if self.delivery:
+            self._until_gated(fleet.gpu_pod(name, gpus, **spec))  # type: ignore[arg-type]
         made = fleet.create_pods(self.api, [fleet.gpu_pod(name, gpus, **spec)])  # type: ignore[arg-type]
         return made[0]
+
+    def _until_gated(self, pod: Json) -> None:
+        """Wait until the webhook knows that it should hold such a pod: a pool is enforced, and its rule is known."""
+        made = f"{fleet.pods_in()}?dryRun=All"
+        wait_until(lambda: "schedulingGates" in self.api.create(made, pod)["spec"], "the webhook to hold pods")
+
+    def waits_for_any(self, name: str) -> None:
+        """The pod waits since there are too few GPUs, by whoever says so first."""
+        if self.delivery:
+            self.waits_with(name, "InsufficientGPUs")
+        else:  # the count alone does not fit, so the scheduler itself refuses, and Atoll is never asked
+            assert "Insufficient nvidia.com/gpu" in fleet.wait_refused(self.api, name)
 
     def _rule_for(self, annotations: object) -> str:
         """The name of a policy that says the same of every pod with the label case=NAME, and is in force."""
@@ -209,7 +225,9 @@ class Installation:
         asked = {key.removeprefix("atoll.dev/"): value for key, value in annotations.items()}
         said = {"policy": asked.pop("policy", None), "scope": asked.pop("scope", "").split(",")}
         assert not asked, f"no rule is made of {asked}"
-        name = "-".join(["case", *(str(each).lower() for each in [said["policy"], *said["scope"]] if each)])
+        said["delivery"] = self.delivery or None
+        words = [said["policy"], *said["scope"], said["delivery"]]
+        name = "-".join(["case", *(str(each).lower() for each in words if each)])
         rule = {
             "name": "all",
             "match": {"podSelector": {"matchLabels": {"case": name}}},
@@ -274,7 +292,8 @@ class Installation:
                 by_owner.setdefault(grant["owner"]["uid"], []).append(node)
         for pod in self.api.items(fleet.pods_in()):
             node = pod["spec"].get("nodeName")
-            if node in set(nodes) and pod["spec"]["schedulerName"] == self.profile:
+            ours = pod["spec"]["schedulerName"] == self.profile or "case" in pod["metadata"].get("labels", {})
+            if node in set(nodes) and ours:
                 assert by_owner.get(pod["metadata"]["uid"]) == [node], (
                     f"{pod['metadata']['name']} on {node}: {by_owner}"
                 )

@@ -5,8 +5,10 @@ from itertools import pairwise
 
 import pytest
 
+from atoll.core.delivery import Delivery
 from tests.e2e.installation import Box, Installation
 from tests.realkube import fleet
+from tests.realkube.harness import ControlPlane
 
 pytestmark = pytest.mark.e2e
 
@@ -24,12 +26,20 @@ RESTRICTED = {"atoll.dev/policy": "Restricted"}
 PREFERRED = {"atoll.dev/policy": "Preferred"}
 
 
-@pytest.fixture(params=["annotations", "policies"])
+@pytest.fixture(scope="module")
+def atoll_cluster() -> Iterator[Installation]:
+    with ControlPlane() as plane:
+        yield Installation(plane, webhook=True)
+
+
+@pytest.fixture(params=["annotations", "policies", "WaitingRoom"])
 def cluster(cluster: Installation, request: pytest.FixtureRequest) -> Iterator[Installation]:
-    """Once each pod says what it wants, once a `PlacementPolicy` says it for pods that say nothing."""
-    cluster.by_policy = request.param == "policies"
+    """Once each pod says what it wants, once a `PlacementPolicy` says it for pods that say nothing; and that with each
+    way in which pods wait outside the scheduler's queue."""
+    cluster.by_policy = request.param != "annotations"
+    cluster.delivery = request.param if request.param in set(Delivery) else ""
     yield cluster
-    cluster.by_policy = False
+    cluster.by_policy, cluster.delivery = False, ""
 
 
 def occupy(cluster: Installation, box: Box, *, keep: dict[int, int]) -> None:
@@ -158,9 +168,8 @@ def test_eight_wait_while_one_gpu_is_taken(cluster: Installation) -> None:
     cluster.pod("one", 1, [box])
     cluster.bound("one")
 
-    # The count alone does not fit, so the scheduler itself refuses, and Atoll is never asked.
     cluster.pod("eight", 8, [box])
-    assert "Insufficient nvidia.com/gpu" in fleet.wait_refused(cluster.api, "eight")
+    cluster.waits_for_any("eight")
     fleet.remove(cluster.api, "one")
 
     assert cluster.bound("eight") == (box.name, box.uuids)
@@ -183,7 +192,7 @@ def test_four_on_a_two_socket_nps4_node_get_one_socket_and_never_two_halves(clus
     assert cluster.allocation("four")["scopeBound"] == "Socket"
     # Six of eight are taken; the last two make a pair and no four.
     cluster.pod("another", 4, [box])
-    assert "Insufficient nvidia.com/gpu" in fleet.wait_refused(cluster.api, "another")
+    cluster.waits_for_any("another")
 
 
 def test_four_halves_of_two_sockets_wait_on_nps4(cluster: Installation) -> None:
