@@ -72,8 +72,8 @@ def _claim(
     if kind in {DELAYED, PICKY, IMMEDIATE, BY_HAND}:
         spec["storageClassName"] = kind
         return claim, None
-    spec["volumeName"] = f"{namespace}-{name}"
-    volume = bound_volume(claim, spec["volumeName"])
+    # The claim does not name the volume: a claim that does is looked at only every 15 s until its volume is there.
+    volume = bound_volume(claim, f"{namespace}-{name}")
     match kind:
         case "local":
             volume["spec"]["hostPath"] = {"path": "/none"}

@@ -148,7 +148,11 @@ def _pod(rng: random.Random, cluster: Cluster, name: str, storage_share: float) 
         spec["initContainers"] = inits
     if rng.random() < 0.08:
         spec["resources"] = {"requests": {"cpu": rng.choice(["1", "3"]), "memory": rng.choice(["1Gi", "6Gi"])}}
-        _bound_by(spec, {"cpu": 3000, "memory": 6 * 1024})
+        for container in (*spec["containers"], *inits):
+            # The API server takes a pod's own requests only where they are not below the sum of its containers'.
+            for resource in ("cpu", "memory", "hugepages-2Mi"):
+                container["resources"]["requests"].pop(resource, None)
+                container["resources"]["limits"].pop(resource, None)
     if rng.random() < 0.1:
         spec["runtimeClassName"] = SANDBOX
     if tolerations := [toleration for share, toleration in _TOLERATIONS if rng.random() < share]:
@@ -163,14 +167,6 @@ def _pod(rng: random.Random, cluster: Cluster, name: str, storage_share: float) 
         spec["volumes"] = storage.volumes_of(rng, cluster.stored, namespace)
     metadata = {"name": f"{cluster.name}-{name}", "namespace": namespace, "labels": labels}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-
-
-def _bound_by(spec: Json, most: dict[str, int]) -> None:
-    """The API server takes a pod's own requests only where they are not below the sum of its containers'."""
-    for container in (*spec["containers"], *spec.get("initContainers", ())):
-        requests = container["resources"]["requests"]
-        for name in set(requests) & set(most):
-            del requests[name]
 
 
 def _container(rng: random.Random, name: str, *, ports: bool) -> Json:
@@ -258,9 +254,14 @@ def _pod_term(rng: random.Random, cluster: Cluster, labels: dict[str, str]) -> J
             term["namespaceSelector"] = {"matchLabels": {"team": rng.choice(TEAMS)}}
         case "all":
             term["namespaceSelector"] = {}
-    if "labelSelector" in term and rng.random() < 0.12:
+    if _may_be_narrowed(term) and rng.random() < 0.12:
         term[rng.choice(["matchLabelKeys", "mismatchLabelKeys"])] = ["pod-template-hash"]
     return term
+
+
+def _may_be_narrowed(term: Json) -> bool:
+    """The API server takes a matchLabelKeys only of a label that the selector does not name."""
+    return "labelSelector" in term and "pod-template-hash" not in str(term["labelSelector"])
 
 
 def _selector(rng: random.Random, cluster: Cluster, labels: dict[str, str]) -> Json:
@@ -292,7 +293,7 @@ def _spread(rng: random.Random, cluster: Cluster, labels: dict[str, str]) -> lis
             one["nodeAffinityPolicy"] = rng.choice(["Honor", "Ignore"])
         if rng.random() < 0.4:
             one["nodeTaintsPolicy"] = rng.choice(["Honor", "Ignore"])
-        if "labelSelector" in one and rng.random() < 0.15:
+        if _may_be_narrowed(one) and rng.random() < 0.15:
             one["matchLabelKeys"] = ["pod-template-hash"]
         if rng.random() < 0.15:
             one["whenUnsatisfiable"] = "ScheduleAnyway"
