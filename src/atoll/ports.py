@@ -10,7 +10,7 @@ from typing import Protocol
 from atoll.core.agent import effects as agent_effects
 from atoll.core.agent import events as agent_events
 from atoll.core.effects import ApiEffect
-from atoll.core.events import Outcome, WatchEvent
+from atoll.core.events import Heard, Outcome
 from atoll.core.probe import Listed, Make, NotMade, Remove
 from atoll.core.shim import effects as shim_effects
 from atoll.core.shim import events as shim_events
@@ -24,7 +24,7 @@ class ClusterApi(Protocol):
         """Do one thing and say how it went. Never raises for what the API or the network does."""
         ...
 
-    def watch(self) -> AsyncIterator[WatchEvent]:
+    def watch(self) -> AsyncIterator[Heard]:
         """Every object of the watched kinds, ledgers listed before pods, then each change; relists by itself after a
         drop or 410 and then also says what is gone."""
         ...

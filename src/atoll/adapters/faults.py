@@ -29,6 +29,7 @@ from atoll.core.effects import (
 from atoll.core.errors import AtollError, quoted
 from atoll.core.events import (
     BindingAccepted,
+    Heard,
     Kind,
     LedgerConflict,
     LedgerGone,
@@ -38,7 +39,6 @@ from atoll.core.events import (
     PodGone,
     PodSeen,
     Synced,
-    WatchEvent,
 )
 from atoll.core.ledger import LedgerRecord
 from atoll.ports import ClusterApi
@@ -172,7 +172,7 @@ class FaultyApi:
                 await self._faults.reach(point)
         return outcome
 
-    async def watch(self) -> AsyncIterator[WatchEvent]:
+    async def watch(self) -> AsyncIterator[Heard]:
         unsynced = set(Kind)
         listing = False
         async for event in self._inner.watch():
@@ -232,7 +232,7 @@ class FaultyApi:
             (Point.AFTER_GRANT_ACKNOWLEDGED,) * grants + (Point.AFTER_RELEASE_WRITE,) * releases,
         )
 
-    def _learn(self, event: WatchEvent | Outcome) -> None:
+    def _learn(self, event: Heard | Outcome) -> None:
         match event:
             case LedgerSeen(record) | LedgerWritten(record):
                 self._owners[record.node] = _owners(record)

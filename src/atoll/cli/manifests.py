@@ -37,9 +37,10 @@ def rbac(
     webhook: Annotated[  # noqa: FBT002 - a flag of the command line
         bool, typer.Option("--webhook", help="It is started with --webhook, too.")
     ] = False,
+    gate: Annotated[bool, typer.Option("--gate", help="It is started with --gate, too.")] = False,  # noqa: FBT002
 ) -> None:
     """Print the service account of `atoll serve` and exactly the roles it needs."""
-    typer.echo(made.yaml_of(made.rbac(namespace, service_account, webhook=webhook)), nl=False)
+    typer.echo(made.yaml_of(made.rbac(namespace, service_account, webhook=webhook, gate=gate)), nl=False)
 
 
 @app.command()

@@ -38,6 +38,10 @@ def serve(
     webhook_scheduler: Annotated[
         str, typer.Option(metavar="NAME", help="The schedulerName that GPU pods get there which name none.")
     ] = "",
+    gate: Annotated[
+        bool,
+        typer.Option("--gate", help="Watch what pods' own schedulers look at, so that pods can be sent to nodes."),
+    ] = False,
     delivery: Annotated[
         Delivery,
         typer.Option(
@@ -57,6 +61,8 @@ def serve(
         raise typer.BadParameter("found no --webhook; it is the webhook that sets it", param_hint="--webhook-scheduler")
     if delivery is not Delivery.EXTENDER and webhook is None:
         raise typer.BadParameter("found no --webhook; it is the webhook that holds pods", param_hint="--delivery")
+    if delivery is Delivery.GATE and not gate:
+        raise typer.BadParameter("found no --gate; without it no pod can be sent anywhere", param_hint="--delivery")
     asked_at = None if webhook is None else _address(webhook, "--webhook")
     # Imported here, since the other verbs should not wait half a second for servers and clients that they do not use.
     from atoll.adapters.faults import VARIABLE  # noqa: PLC0415
@@ -73,6 +79,7 @@ def serve(
         dns_names=tuple(dns_name or ()),
         fault=os.environ.get(VARIABLE, ""),
         webhook=asked_at,
+        gate=gate,
         delivery=delivery,
         scheduler=object_name(webhook_scheduler) if webhook_scheduler else "",
     )

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from atoll.core.facts import Hints, Inventory, Labels, NodeConfigObject, NodeFacts, PodFacts
+from atoll.core.kube_events import KubeEvent
 from atoll.core.ledger import LedgerRecord
 from atoll.core.placement_policy import PolicyObject
 
@@ -320,6 +321,7 @@ class ReadFailed:
 Seen = NodeSeen | PodSeen | InventorySeen | ConfigSeen | LedgerSeen | AgentSeen | ShimSeen | NamespaceSeen | PolicySeen
 Gone = NodeGone | PodGone | InventoryGone | ConfigGone | LedgerGone | AgentGone | ShimGone | NamespaceGone | PolicyGone
 WatchEvent = Seen | Gone | Synced | Dropped
+Heard = WatchEvent | KubeEvent
 Outcome = (
     LedgerWritten
     | LedgerConflict
@@ -340,7 +342,8 @@ Outcome = (
     | RegistrationKept
     | ReadFailed
 )
-Event = WatchEvent | Outcome | BindAsked | BindAbandoned | LeadershipChanged | Tick
+ServiceEvent = WatchEvent | Outcome | BindAsked | BindAbandoned | LeadershipChanged | Tick
+Event = ServiceEvent | KubeEvent
 
 
 def gone_after(seen: Seen, version: str = "") -> Gone:

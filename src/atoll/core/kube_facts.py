@@ -188,6 +188,7 @@ class KubePod:
     """Attributes:
     node: "" while it has none. nominated: the node that preemption cleared for it, while it has none.
     over: it has ended. deleting: it is terminating, and still counts for most filters.
+    version: resourceVersion, "" of a pod with a node.
     unsure: what of it could not be read or is not modelled. Of a pod with a node: why that node's books are open.
     """
 
@@ -204,6 +205,7 @@ class KubePod:
     wants: Wants = NOTHING_WANTED
     holds: Holds = NOTHING_HELD
     unsure: tuple[str, ...] = ()
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import structlog
 
 from atoll.core.effects import ApiEffect, KeepRegistration, PostBinding, ReadLedger, Report, TellPolicy, WriteLedger
-from atoll.core.events import BindingAccepted, BindingRefused, BindingUnknown, Outcome, WatchEvent
+from atoll.core.events import BindingAccepted, BindingRefused, BindingUnknown, Heard, Outcome
 from atoll.core.ledger import Grant
 from atoll.ports import ClusterApi
 from atoll.servers.metrics import Metrics
@@ -38,7 +38,7 @@ class Witness:
             _log.info(type(effect).__name__, pod=f"{effect.namespace}/{effect.name}", outcome=type(outcome).__name__)
         return outcome
 
-    def watch(self) -> AsyncIterator[WatchEvent]:
+    def watch(self) -> AsyncIterator[Heard]:
         return self._inner.watch()
 
     def heard(self, report: Report) -> None:

@@ -137,11 +137,10 @@ class Court:
         return decision.code, decision.message + after
 
     def candidates(self, snapshot: Snapshot, request: GpuRequest) -> tuple[list[str], list[str]]:
-        """(nodes that have GPUs for the request, further ones that bear on what the others may give)."""
-        any_enforced = snapshot.any_enforced(None)
+        """(nodes that may have GPUs for the request, enforced ones beside them, which bear on what shadows may give)."""
         fitting, others = [], []
         for state, names in snapshot.groups(None):
-            if isinstance(judge(state, request, any_enforced=any_enforced), Fit):
+            if isinstance(judge(state, request, any_enforced=False), Fit):
                 fitting += names
             elif state.enforced:
                 others += names

@@ -46,6 +46,10 @@ class Rules:
     """Whether that is under way."""
     is_leaving: Callable[[str, str], bool]
     give_up: Callable[[str, str], None]
+    sent: Callable[[str, str], None]
+    """A pod is about to be sent to a node by a patch,"""
+    called_back: Callable[[str], None]
+    """and was not after all."""
     foreseen: Callable[[PodFacts, Collection[str]], tuple[list[str], str]]
     """Those of the nodes that its own scheduler is sure to take for a pod, and why not the others."""
 
@@ -64,6 +68,7 @@ class Room:
         self._ended: list[tuple[str, str]] = []
         self._untrue_since: dict[str, float] = {}
         self._tell_at = inf  # the next of them may be due
+        self._blocked = False  # somebody waits for what his own scheduler would say
         self._dirty, self._next_at = False, 0.0
         self._patience_at = inf  # since 1970: the next that has been overtaken for long enough
         self.leading = False
@@ -79,6 +84,10 @@ class Room:
     def changed(self) -> None:
         """Somebody may fit now, or is somebody else's turn."""
         self._dirty = True
+
+    def foreseen_anew(self) -> None:
+        """What the pods' own schedulers would say may be another thing."""
+        self._dirty = self._dirty or self._blocked
 
     def seen(self, pod: PodFacts) -> None:
         """A pod was listed, changed or written."""
@@ -116,13 +125,14 @@ class Room:
         for uid, why in self._ended:
             if why:
                 self._rest(uid, now)
+                self._rules.called_back(uid)
             else:
                 self._waiting.passed(uid)
         self._ended.clear()
         if not (self._dirty and self.leading and self._pods) or now < self._next_at:
             return
         self._dirty, self._next_at, self._patience_at, self._kept = False, now + PAUSE_S, inf, {}
-        self._tell_at = inf
+        self._tell_at, self._blocked = inf, False
         turn = _Turn(now, self._mirror.fleet.snapshot(), self._mirror.fleet.snapshot())
         known = (self._mirror.pods.get(uid) for uid in self._pods)
         for pod in sorted((pod for pod in known if pod is not None), key=_order):
@@ -138,7 +148,7 @@ class Room:
         if open_ is not None:
             node, _ = open_
             if not self._rules.is_leaving(pod.uid, node) and pod.uid not in self._not_before:
-                self._rules.lift(pod, node)
+                self._lift(pod, node)
             return
         request = self._requests.of(pod)
         if request is None or (isinstance(request, InvalidRequest) and not self._mirror.any_pool):
@@ -158,7 +168,7 @@ class Room:
         if isinstance(found, Placement):
             turn.take(found)
             if found.enforced or (gate and self._mirror.any_pool):
-                self._rules.lift(pod, found.node)
+                self._lift(pod, found.node)
             else:
                 self._let_go(pod)
             return
@@ -169,15 +179,22 @@ class Room:
         elif len(self._kept) < KEPT_MAX:
             self._keep(pod, request, turn)
 
+    def _lift(self, pod: PodFacts, node: str) -> None:
+        if way_of(pod.gates) is Delivery.GATE:
+            self._rules.sent(pod.uid, node)
+        self._rules.lift(pod, node)
+
     def _checked(self, pod: PodFacts, request: GpuRequest, first: Placement, turn: "_Turn") -> Placement | Said:
         """The best of the nodes on which the pod's own scheduler is sure to put it: from there is no way back."""
         if not self._rules.foreseen(pod, (first.node,))[1]:
             return first
+        self._blocked = True
         fitting, others = self._court.candidates(turn.snapshot, request)
         passing, why = self._rules.foreseen(pod, fitting)
         if not passing:
             return Code.UNSCHEDULABLE, why
-        return self._court.placement(turn.snapshot, request, (*passing, *others))
+        beside, _ = self._rules.foreseen(pod, others)
+        return self._court.placement(turn.snapshot, request, (*passing, *beside))
 
     def _kept_for_another(self, request: GpuRequest, turn: "_Turn") -> Said | None:
         if not self._kept:

@@ -36,16 +36,19 @@ from atoll.core.events import (
     PolicyTold,
     ReadFailed,
     RegistrationKept,
+    ServiceEvent,
     Tick,
     WatchEvent,
 )
 from atoll.core.facts import PodFacts
 from atoll.core.fleet import FilterAnswer
+from atoll.core.kube_events import KubeEvent
 from atoll.core.reasons import Code
 from atoll.core.request import GpuRequest, InvalidRequest
 from atoll.services.binding import Binder, Rules
 from atoll.services.corrections import Corrections
 from atoll.services.deciding import Court, is_for, released
+from atoll.services.foresight import Foresight
 from atoll.services.ledgers import Ledgers
 from atoll.services.liveness import Liveness
 from atoll.services.mirror import Mirror
@@ -54,6 +57,7 @@ from atoll.services.releasing import Releaser
 from atoll.services.requests import Requests
 from atoll.services.room import Room
 from atoll.services.room import Rules as RoomRules
+from atoll.services.sent import Sent
 from atoll.services.violations import Violations
 from atoll.services.waiting import Waiter, Waiting
 
@@ -77,8 +81,12 @@ class Statistics:
 class Scheduling:
     """One instance of the service. Several may run at once: whatever they do is fenced by the ledgers' versions."""
 
-    def __init__(self, built_in: Defaults = BUILT_IN, *, webhook: bool = False) -> None:
-        """Args: webhook: whether this process answers admission calls, too."""
+    def __init__(self, built_in: Defaults = BUILT_IN, *, webhook: bool = False, foresee: bool = False) -> None:
+        """
+        Args:
+            webhook: whether this process answers admission calls, too.
+            foresee: whether it is told all that the pods' own schedulers look at, so that pods can be sent to nodes.
+        """
         self._outbox: list[Effect] = []
         self._mirror = Mirror()
         self.requests = Requests(self._outbox, built_in)
@@ -91,6 +99,7 @@ class Scheduling:
         self._waiting = Waiting(
             self._mirror, self._outbox, self._releaser.mark, self._court.said, self._fitting, self._court.held_on
         )
+        self._foresight = Foresight(on=foresee)
         self.room = Room(
             self._mirror,
             self._outbox,
@@ -102,9 +111,12 @@ class Scheduling:
                 active=self._binder.active,
                 is_leaving=self._releaser.is_leaving,
                 give_up=self._releaser.give_up,
-                foreseen=_nothing_is_foreseen,
+                sent=self._foresight.sent,
+                called_back=self._foresight.called_back,
+                foreseen=self._foresight.foreseen,
             ),
         )
+        self._sent = Sent(self._mirror, self._outbox, self.requests, self._waiting)
         self._violations = Violations(self._mirror, self._outbox)
         self._corrections = Corrections(self._mirror, self._outbox)
         self._ledgers.contributions = [
@@ -224,42 +236,49 @@ class Scheduling:
 
     def step(self, event: Event, now: float) -> list[Effect]:
         """Take one event in and say what shall be done. `now` is any clock that only grows, in seconds."""
-        self._take(event, now)
+        if isinstance(event, KubeEvent):
+            self._foresight.take(event)
+            self.room.foreseen_anew()
+        else:
+            self._take(event, now)
         if self.ready:
             self._settle(now)
         effects = list(self._outbox)
         self._outbox.clear()
         return effects
 
-    def _take(self, event: Event, now: float) -> None:
+    def _take(self, event: ServiceEvent, now: float) -> None:
         match event:
             case PodSeen(pod):
                 self._mirror.apply(event)
-                self._take_pod(pod)
+                self._take_pod(pod, now)
             case PodRead(pod):
                 self._mirror.read(pod)
-                self._take_pod(pod)
+                self._take_pod(pod, now)
             case PodRewritten(pod):
                 self._mirror.read(pod)
                 self._releaser.rewritten(pod.uid)
                 self._waiting.written(pod.uid, now)
                 for node in self._mirror.granted_nodes(pod.uid):
                     self._pump(node)
-                self._take_pod(pod)
+                self._take_pod(pod, now)
             case PodGone(uid):
                 self._mirror.apply(event)
                 self.requests.take(event, now)
                 self._releaser.gone(uid)
                 self._waiting.gone(uid)
                 self.room.gone(uid)
+                self._sent.gone(uid)
                 self._violations.gone(uid)
                 self._pump(self._binder.learned(uid, None))
             case PodWriteFailed() | LiftRefused():
                 self._take_failure(event, now)
             case PodNotEvicted(uid, why):
                 self._violations.refused(uid, why, now)
+                self._sent.not_evicted(uid, now)
             case PodEvicted(uid):
                 self._violations.accepted(uid, now)
+                self._sent.evicted(uid, now)
             case LedgerSeen() | LedgerGone() | LedgerWritten() | LedgerConflict() | LedgerUnknown() | ReadFailed():
                 self._take_ledger(event, now)
             case BindAsked():
@@ -278,12 +297,14 @@ class Scheduling:
             case _:
                 self._take_other(event, now)
 
-    def _take_pod(self, pod: PodFacts) -> None:
+    def _take_pod(self, pod: PodFacts, now: float) -> None:
         self._releaser.seen(pod.uid)
         known = self._mirror.pods.get(pod.uid)
         if known is not None:
             self._waiting.seen(known)
+            self._foresight.seen(known)
             self.room.seen(known)
+            self._sent.seen(known, now)
             if known.node or known.ended:
                 self.requests.placed(pod.uid)
         self._pump(self._binder.learned(pod.uid, pod.version))
@@ -362,7 +383,7 @@ class Scheduling:
     def _lead(self, now: float, *, leading: bool) -> None:
         self._leading = self._releaser.leading = self._waiting.leading = leading
         self._violations.leading = self._corrections.leading = leading
-        self._registration.leading = self.room.leading = leading
+        self._registration.leading = self.room.leading = self._sent.leading = leading
         if self.requests.lead(leading=leading):
             self._ruled(now)
         if leading:
@@ -371,6 +392,7 @@ class Scheduling:
             for pod in self._mirror.pods.values():
                 self._waiting.seen(pod)
                 self.room.seen(pod)
+                self._sent.seen(pod, now)
 
     def _ruled(self, now: float) -> None:
         """Pods ask for something else by now."""
@@ -393,6 +415,7 @@ class Scheduling:
         self._liveness.tick(now)
         self._ledgers.tick(now)
         self._violations.tick(now)
+        self._sent.tick(now)
         self.room.tick(now, self.requests.utc_s)
         for node in self._binder.tick(now):
             self._pump(node)
@@ -451,7 +474,3 @@ def _rules(court: Court, requests: Requests, releaser: Releaser, lifted: Callabl
         enforced=court.enforced,
         lifted=lifted,
     )
-
-
-def _nothing_is_foreseen(_: PodFacts, nodes: Collection[str]) -> tuple[list[str], str]:
-    return [], f"what its scheduler would say of {len(nodes)} nodes is not known here"

@@ -241,6 +241,12 @@ class FakeCluster:
             self.sent[effect.uid] = (effect.node, effect.grant)
         return PodRewritten(self.put_pod(replace(pod, gates=(), pinned=effect.node or pod.pinned, terms="")))
 
+    def bind_sent(self, uid: str, node: str) -> None:
+        """Another scheduler than ours binds the pod; what sent it there goes with it."""
+        if uid in self.sent:
+            self.allocations[uid] = self.sent[uid]
+        self.put_pod(replace(self.pods[uid], node=node, unschedulable=""))
+
     def _rewrite(self, uid: str, mark: str) -> Outcome:
         pod = self.pods.get(uid)
         if pod is not None and self._marks.get(uid) == mark:

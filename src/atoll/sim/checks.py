@@ -116,6 +116,8 @@ class Checks:
             return "runs there"
         if grant.state is State.HELD:
             return ""  # it authorises no Binding
+        if grant.pins and not pod.gated and pod.pinned == node:
+            return "was sent there"
         return "can still be bound by a Binding under way" if pod.version == grant.pod_version else ""
 
     def _granted(self, grant: Grant, node: str) -> None:
@@ -168,7 +170,7 @@ class Checks:
             return
         if any(owner == pod.uid for owner in holders.values()) or not grant.count:
             return
-        if grant.enforced and pod.uid not in self._bound:
+        if grant.enforced and pod.uid not in self._bound and not grant.pins:
             self._wish(grant, pod)  # at the moment of its Binding, since a rule may have changed after the grant
         self._bound.add(pod.uid)
         if grant.node_mode is NodeMode.COMMAND:

@@ -10,10 +10,10 @@ from atoll.core.topology import Health, NodeTopology
 from atoll.sim.api import FakeCluster
 from atoll.sim.clock import Timeline
 from atoll.sim.instance import Instance
-from atoll.sim.kube import Pool
 from atoll.sim.machines import machine
 from atoll.sim.net import Marks, Weather
 from atoll.sim.node_side import NodeSide
+from atoll.sim.pool import Pool
 
 
 def weather(rng: Random) -> Weather:
@@ -126,10 +126,15 @@ class Faults:
     def _cordon(self) -> None:
         name = self._node()
         self.pool.cordoned.add(name)
+        self._tell_of(name)
         self._later(1.0, 10.0, lambda: self._uncordon(name))
 
     def _uncordon(self, name: str) -> None:
         self.pool.cordoned.discard(name)
+        self._tell_of(name)
+
+    def _tell_of(self, name: str) -> None:
+        """A node that is (un)cordoned changes, and in nothing that the service looks at for itself."""
         if name in self.cluster.nodes:
             self.cluster.put_node(self.cluster.nodes[name])
 

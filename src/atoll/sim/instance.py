@@ -6,11 +6,14 @@ from random import Random
 
 from atoll.core.effects import AnswerBind, ApiEffect, Effect, Report
 from atoll.core.events import BindAbandoned, BindAsked, Event, LeadershipChanged, Outcome, Tick, WatchEvent
+from atoll.core.kube_events import KubeEvent
 from atoll.services.scheduling import Scheduling
 from atoll.sim.api import FakeCluster
 from atoll.sim.clock import Timeline
 from atoll.sim.net import Marks, Requests, Watch, Weather
 from atoll.sim.policies import EPOCH_S
+from atoll.sim.pool import Pool
+from atoll.sim.stock import foretold
 
 TICK_S = 0.5
 BIND_TIMEOUT_S = 1.0
@@ -31,8 +34,9 @@ class Instance:
         weather: Weather,
         marks: Marks,
         log: Callable[[str, object], None],
+        pool: Pool,
     ) -> None:
-        self.name = name
+        self.name, self._pool = name, pool
         self._cluster, self._timeline, self._weather, self._marks, self._log = cluster, timeline, weather, marks, log
         self._net, self._crashes = chance(f"net/{name}"), chance(f"crash/{name}")
         self._requests = Requests(cluster, timeline, self._net, weather, marks)
@@ -59,11 +63,13 @@ class Instance:
 
     def start(self) -> None:
         self._life += 1
-        self.scheduling = Scheduling()
+        self.scheduling = Scheduling(foresee=True)
         life = self._life
 
         def deliver(event: WatchEvent) -> None:
             self._feed(event, life)
+            for told in foretold(event, self._pool):
+                self._feed(told, life)
 
         self._watch = Watch(self._cluster, self._timeline, self._net, self._weather, self._marks, deliver)
         self._watch.start()
@@ -115,7 +121,7 @@ class Instance:
         if life != self._life or self.scheduling is None:
             return
         effects = self.scheduling.step(event, self._timeline.now)
-        if not isinstance(event, Tick):
+        if not isinstance(event, Tick | KubeEvent):
             self._log(self.name, event)
         crash_after = None
         # Between two effects is where a crash hurts most, and most steps have one.

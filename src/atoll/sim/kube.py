@@ -4,7 +4,7 @@ update of an assigned pod, a deleted pod and a node's change wake all; our own o
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from random import Random
 
 from atoll.core.books import holds_nothing, pod_gpus
@@ -15,21 +15,11 @@ from atoll.sim.clock import Timeline
 from atoll.sim.instance import Instance
 from atoll.sim.net import Marks
 from atoll.sim.node_side import NodeSide
+from atoll.sim.pool import Pool
 
 SCHEDULER = "atoll-scheduler"
 FLUSH_S = 300.0
 BACKOFF_S, BACKOFF_MAX_S = 1.0, 10.0
-
-
-@dataclass(slots=True)
-class Pool:
-    """What in-tree filters know beside counts: which nodes are closed to new pods, and where a pod may go at all."""
-
-    cordoned: set[str] = field(default_factory=set)
-    selects: dict[str, frozenset[str]] = field(default_factory=dict)  # UID -> the only nodes that it may go to
-
-    def lets(self, uid: str, node: str) -> bool:
-        return node not in self.cordoned and node in self.selects.get(uid, (node,))
 
 
 class FakeScheduler:

@@ -5,22 +5,24 @@ from random import Random
 
 from atoll.core.asking import POLICY, SCOPE
 from atoll.core.books import holds_nothing, pod_gpus
-from atoll.core.delivery import OURS, WAITING
+from atoll.core.delivery import OURS, PLACEMENT, WAITING
 from atoll.core.events import Kind, PodSeen, WatchEvent
 from atoll.core.facts import PodFacts
 from atoll.core.ledger import Occupant
 from atoll.core.request import ContainerAsk, ContainerKind, PodAsk
 from atoll.sim.api import FakeCluster
 from atoll.sim.clock import Timeline
-from atoll.sim.kube import SCHEDULER, FakeKubelets, Pool
+from atoll.sim.kube import SCHEDULER, FakeKubelets
 from atoll.sim.policies import NAMESPACE, OTHERS, moment
+from atoll.sim.pool import Pool
+from atoll.sim.stock import STOCK
 
 ARRIVALS_S = 30.0
 FOREVER_S = 100_000.0
 OTHER_GATE = "other.example/gate"
 OTHER_GATE_SHARE = 0.05
-ROOM_SHARE, GATED_SHARE = 0.4, 0.9
-"""Of the runs, in which pods wait in the waiting room, and of the pods of these."""
+ROOM_SHARE, GATE_SHARE, GATED_SHARE = 0.3, 0.3, 0.9
+"""Of the runs, in which pods wait in the waiting room, and to be sent to nodes; and of the pods of these."""
 OTHER_SCHEDULER = "other-scheduler"
 
 
@@ -34,7 +36,8 @@ class Load:
         self._kubelets, self._pool = kubelets, pool
         self.endless: set[str] = set()  # pods that never end by themselves
         self._hasty = rng.choice((0.0, 0.0, 0.2))  # share of the pods that are deleted as soon as they have a node
-        self._gate = WAITING if rng.random() < ROOM_SHARE else ""
+        luck = rng.random()
+        self._gate = WAITING if luck < ROOM_SHARE else PLACEMENT if luck > 1 - GATE_SHARE else ""
         self._bound: set[str] = set()
         cluster.watchers.append(self._told)
 
@@ -70,8 +73,8 @@ class Load:
             name=f"p{n}",
             version="",
             ask=ask,
-            scheduler=SCHEDULER,
-            gates=self._gates(),
+            scheduler=STOCK if PLACEMENT in (gates := self._gates()) else SCHEDULER,
+            gates=gates,
             occupant=Occupant(priority=rng.choice((0, 0, 0, 100))),
             nominated_node=rng.choice(("", "", "", "n1")),
             created=moment(self._timeline.now),
@@ -137,9 +140,9 @@ def _ask(rng: Random) -> PodAsk:
 
 
 def pending(cluster: FakeCluster) -> list[PodFacts]:
-    """Pods of ours that still want a node."""
-    return [
-        pod
-        for pod in cluster.pods.values()
-        if pod.scheduler == SCHEDULER and not pod.node and OURS.issuperset(pod.gates) and not holds_nothing(pod)
-    ]
+    """Pods that wait for us to give them a node."""
+    return [pod for pod in cluster.pods.values() if _waits_for_us(pod) and not pod.node and not holds_nothing(pod)]
+
+
+def _waits_for_us(pod: PodFacts) -> bool:
+    return OURS.issuperset(pod.gates) if pod.gated else pod.scheduler == SCHEDULER

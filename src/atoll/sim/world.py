@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields, replace
 
+from atoll.core.delivery import WAITING
 from atoll.core.effects import ReadPod, Report
 from atoll.core.events import AgentSeen, Event, LeadershipChanged, Tick
 from atoll.core.facts import Enforcement, Hints, NodeConfigObject, NodeFacts, OnViolation, PodFacts
@@ -22,12 +23,14 @@ from atoll.sim.checks import Checks, Violation
 from atoll.sim.clock import Streams, Timeline
 from atoll.sim.faults import Faults, weather
 from atoll.sim.instance import Instance
-from atoll.sim.kube import FakeKubelets, FakeScheduler, Pool
+from atoll.sim.kube import FakeKubelets, FakeScheduler
 from atoll.sim.load import Load, pending
 from atoll.sim.machines import machine
 from atoll.sim.net import Marks
 from atoll.sim.node_side import NodeSide
 from atoll.sim.policies import EPOCH_S, Policies
+from atoll.sim.pool import Pool
+from atoll.sim.stock import StockScheduler, foretold
 
 CHAOS_S, HEALED_S, QUIET_S = 45.0, 240.0, 8.0
 OBSERVED_SHARE, COMMANDED_SHARE = 0.4, 0.35
@@ -54,13 +57,21 @@ class World:
         many = 1 + (self.chance["instances"].random() < 0.5)
         self.instances = tuple(
             Instance(
-                f"atoll-{n}", self.cluster, self.timeline, self.chance.__getitem__, self.weather, self.marks, self.log
+                f"atoll-{n}",
+                self.cluster,
+                self.timeline,
+                self.chance.__getitem__,
+                self.weather,
+                self.marks,
+                self.log,
+                self.pool,
             )
             for n in range(many)
         )
         self.scheduler = FakeScheduler(
             self.cluster, self.timeline, self.chance["scheduler"], self.pool, self.instances, self.marks, self.log
         )
+        self.stock = StockScheduler(self.cluster, self.timeline, self.chance["stock"], self.pool, self.marks, self.log)
         luck = self.chance["observe"].random()
         observed = NodeMode.OBSERVE if luck < OBSERVED_SHARE else None
         mode = NodeMode.COMMAND if luck > 1 - COMMANDED_SHARE else observed
@@ -195,7 +206,8 @@ class World:
         for pod in pending(self.cluster):
             names = self.scheduler.candidates(pod)
             request = leader.requests.of(pod)
-            names = list(self.cluster.nodes) if pod.gated and not leader.room.kept else names
+            if WAITING in pod.gates and not leader.room.kept:
+                names = list(self.cluster.nodes)  # what in-tree filters say of them is found out when its turn comes
             if names and isinstance(request, GpuRequest) and leader.mirror.fleet.filter(request, names).passed:
                 found.append(pod)
         return found
@@ -214,8 +226,9 @@ class World:
 
     def _must_equal_a_rebuild(self) -> None:
         """A service that starts now knows exactly the same, and finds nothing to do."""
-        fresh = Scheduling()
-        events: list[Event] = [LeadershipChanged(leading=True), *self.cluster.everything(), Tick(EPOCH_S)]
+        fresh = Scheduling(foresee=True)
+        everything = [told for event in self.cluster.everything() for told in (event, *foretold(event, self.pool))]
+        events: list[Event] = [LeadershipChanged(leading=True), *everything, Tick(EPOCH_S)]
         # Agents and shims speak once more: only then a service that starts believes that an owner has left the node.
         now, told = str(self.cluster.revision + 1), self.cluster.inventories
         last: list[Event] = [

@@ -59,6 +59,7 @@ class ServeSettings:
         fault: the text of ATOLL_FAULT, "" for none.
         webhook: host and port on which admission calls are answered; None = they are not.
         scheduler: the schedulerName that GPU pods get there which name none, "" = they keep what they have.
+        gate: whether pods can be sent to nodes.
         delivery: how the decision reaches pods for which no policy says so.
     """
 
@@ -72,6 +73,7 @@ class ServeSettings:
     fault: str = ""
     webhook: tuple[str, int] | None = None
     scheduler: str = ""
+    gate: bool = False
     delivery: Delivery = Delivery.EXTENDER
 
 
@@ -113,14 +115,16 @@ async def serve(settings: ServeSettings) -> None:
     open_tls = _context(files, clients=False)
     served = [files.ca.read_bytes()]  # of the certificates that are in use, whatever lies in the folder by now
     async with KubeClient(access) as client:
-        cluster: ClusterApi = KubeClusterApi(client, settings.resources, settings.namespace, ca=lambda: served[0])
+        cluster: ClusterApi = KubeClusterApi(
+            client, settings.resources, settings.namespace, ca=lambda: served[0], foresee=settings.gate
+        )
         if settings.fault:
             _log.warning("fault_armed", fault=settings.fault)
             cluster = FaultyApi(cluster, faults)
         metrics, clock = Metrics(), BeatingClock()
         witness = Witness(cluster, metrics)
         built_in = replace(BUILT_IN, delivery=settings.delivery)
-        scheduling = Scheduling(built_in, webhook=settings.webhook is not None)
+        scheduling = Scheduling(built_in, webhook=settings.webhook is not None, foresee=settings.gate)
         shell = Shell(scheduling, witness, clock, witness.heard)
         metrics.watch_gauges(shell.scheduling.statistics)
         service = Service(

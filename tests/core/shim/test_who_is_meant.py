@@ -182,6 +182,16 @@ def test_what_an_earlier_container_of_the_pod_left_may_be_allocated():
     assert judge(one, frozenset("bc"), None) == Chosen(frozenset("bc"))
 
 
+def test_what_an_earlier_container_left_may_be_allocated_though_it_was_served_as_a_twin_that_is_gone_since():
+    served = frozenset({("q", frozenset("cd"))})
+    one = replace(known(waits("p", "ab"), fresh=True), served=served | {("p", frozenset("ab"))})
+    gone = replace(one, grants=(*one.grants, grant("q", "cd")))
+    another = replace(one, grants=(*one.grants, grant("q", "cd", scope=Scope.NODE)))
+
+    assert judge(gone, frozenset("cd"), None) == Chosen(frozenset("cd"))
+    assert isinstance(judge(another, frozenset("cd"), None), Refused)
+
+
 @pytest.mark.parametrize(
     ("free", "count", "given"),
     [("abefgh", 2, "ab"), ("abefgh", 3, "efg"), ("abefgh", 5, "abefg"), ("aefg", 1, "a")],

@@ -7,6 +7,7 @@ either, and so do other things.
 
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 
@@ -18,6 +19,8 @@ from atoll.adapters.kube.codec_gates import lifting_patch
 from atoll.adapters.kube.codec_ledger import allocation_json, ledger_json, record_of
 from atoll.adapters.kube.codec_policy import status_patch
 from atoll.adapters.kube.credentials import AccessError
+from atoll.adapters.kube.delivered import Reader
+from atoll.adapters.kube.kube_readers import kube_readers
 from atoll.adapters.kube.registration import Registrations
 from atoll.adapters.kube.watch import watch
 from atoll.core.effects import (
@@ -37,6 +40,7 @@ from atoll.core.events import (
     BindingAccepted,
     BindingRefused,
     BindingUnknown,
+    Heard,
     Kind,
     LedgerConflict,
     LedgerGone,
@@ -53,7 +57,6 @@ from atoll.core.events import (
     PodWriteFailed,
     PolicyTold,
     ReadFailed,
-    WatchEvent,
 )
 from atoll.core.facts import PodFacts
 from atoll.core.ledger import LedgerRecord
@@ -72,6 +75,7 @@ class KubeClusterApi:
 
     Args:
         namespace: of the agents' Leases. ca: by which the webhook is known, as PEM.
+        foresee: whether all is watched that kube-scheduler's filters look at.
     """
 
     def __init__(
@@ -80,16 +84,21 @@ class KubeClusterApi:
         resources: tuple[str, ...] = (names.GPU_RESOURCE,),
         namespace: str = "kube-system",
         ca: Callable[[], bytes] = lambda: b"",
+        *,
+        foresee: bool = False,
     ) -> None:
+        self._foresee = foresee
         self._ca = ca
         self._client = client
         self._resources = resources
         self._namespace = namespace
 
-    def watch(self) -> AsyncIterator[WatchEvent]:
+    def watch(self) -> AsyncIterator[Heard]:
         # A grant whose pod the later list of pods lacks belongs to a pod that is gone.
-        readers = cluster_readers(self._resources, self._namespace)
-        return watch(self._client, tuple(readers.values()), order=(Kind.LEDGERS, Kind.PODS))
+        readers: list[Reader[Any, Any]] = [*cluster_readers(self._resources, self._namespace).values()]
+        if self._foresee:
+            readers += kube_readers().values()
+        return watch(self._client, readers, order=(Kind.LEDGERS, Kind.PODS))
 
     async def perform(self, effect: ApiEffect) -> Outcome:
         match effect:

@@ -85,6 +85,7 @@ def kube_pod(pod: wire.Pod) -> KubePod:
             wants=wants,
             holds=holds,
             unsure=tuple(unsure),
+            version="" if node else metadata.resource_version,
         )
     except (msgspec.MsgspecError, ValueError) as error:
         why = f"pod {metadata.namespace}/{name} cannot be read: {str(error)[:_WHY_MAX]}"

@@ -42,6 +42,7 @@ class Reader(Generic[W, E]):
         reached: everything up to a version has been told; after each list, and as often as the server says so.
         listing: a list begins: of what has come and gone since the last word, nothing will be told.
         by_uid: whether names are used again by other objects, as those of pods are.
+        optional: whether a cluster may not serve the kind at all; then there is nothing of it.
         another: whether what has the same name is another object, so that the first is gone.
     """
 
@@ -55,6 +56,7 @@ class Reader(Generic[W, E]):
     reached: Callable[[str], E | None] = _silent
     listing: Callable[[], E | None] = _unheard
     by_uid: bool = False
+    optional: bool = False
     another: Callable[[E, E], bool] = _never
 
 

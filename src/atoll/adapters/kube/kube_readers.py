@@ -44,19 +44,35 @@ def kube_readers() -> dict[str, Reader[Any, KubeEvent]]:
             *("deviceclasses", DEVICE_CLASSES.rpartition("/")[0]),
             wire_kube_storage.DeviceClass,
             stored.kube_device_class,
+            optional=True,
         ),
     )
     return {reader.name: reader for reader in readers}
 
 
 def _stored(
-    kind: str, root: str, wanted: type[W], value_of: Callable[[W], KubeStored], *, by_uid: bool = False
+    kind: str,
+    root: str,
+    wanted: type[W],
+    value_of: Callable[[W], KubeStored],
+    *,
+    by_uid: bool = False,
+    optional: bool = False,
 ) -> Reader[W, KubeEvent]:
-    return _reader(kind, f"{root}/{kind}", wanted, lambda item: KubeStoredSeen(value_of(item)), by_uid=by_uid)
+    def seen(item: W) -> KubeEvent:
+        return KubeStoredSeen(value_of(item))
+
+    return _reader(kind, f"{root}/{kind}", wanted, seen, by_uid=by_uid, optional=optional)
 
 
 def _reader(
-    kind: str, path: str, wanted: type[W], seen: Callable[[W], KubeEvent], *, by_uid: bool = False
+    kind: str,
+    path: str,
+    wanted: type[W],
+    seen: Callable[[W], KubeEvent],
+    *,
+    by_uid: bool = False,
+    optional: bool = False,
 ) -> Reader[W, KubeEvent]:
     return Reader(
         kind,
@@ -67,6 +83,7 @@ def _reader(
         synced=lambda _version: KubeSynced(kind),
         dropped=lambda name, why: KubeUnread(kind, name, why),
         by_uid=by_uid,
+        optional=optional,
     )
 
 

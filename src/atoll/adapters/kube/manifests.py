@@ -22,6 +22,7 @@ NAMESPACE = "kube-system"
 HTTP_TIMEOUT = "1s"
 _WATCHED = ["get", "list", "watch"]
 WEBHOOK_ROLE = "atoll-webhook"
+GATE_ROLE = "atoll-gate"
 _RBAC = "rbac.authorization.k8s.io"
 
 
@@ -37,11 +38,13 @@ def crds() -> list[Manifest]:
 
 
 def rbac(
-    namespace: str = NAMESPACE, service_account: str = SERVICE_ACCOUNT, *, webhook: bool = False
+    namespace: str = NAMESPACE, service_account: str = SERVICE_ACCOUNT, *, webhook: bool = False, gate: bool = False
 ) -> list[Manifest]:
     """The service account of `atoll serve` and exactly what it may do; a role for publishers, bound to nobody.
 
-    Args: webhook: whether it answers admission calls, too, and looks after their registrations.
+    Args:
+        webhook: whether it answers admission calls, too, and looks after their registrations.
+        gate: whether it sends pods to nodes, and reads what their schedulers look at.
     """
     scheduler = {"kind": "User", "name": "system:kube-scheduler", "apiGroup": _RBAC}
     subject = {"kind": "ServiceAccount", "name": service_account, "namespace": namespace}
@@ -57,6 +60,8 @@ def rbac(
         role("ClusterRole", "atoll-publisher", publisher_rules()),
         *([role("ClusterRole", WEBHOOK_ROLE, webhook_rules())] if webhook else []),
         *([binding("ClusterRole", WEBHOOK_ROLE, [subject])] if webhook else []),
+        *([role("ClusterRole", GATE_ROLE, gate_rules())] if gate else []),
+        *([binding("ClusterRole", GATE_ROLE, [subject])] if gate else []),
     ]
 
 
@@ -112,6 +117,16 @@ def webhook_rules() -> list[Manifest]:
     """Rules for the two registrations of its own, by their name."""
     kinds = [MUTATING, VALIDATING]
     return [{**rule("admissionregistration.k8s.io", kinds, ["get", "patch"]), "resourceNames": [REGISTRATION]}]
+
+
+def gate_rules() -> list[Manifest]:
+    """Rules for what kube-scheduler's filters look at, beside nodes, pods and namespaces."""
+    storage = ["storageclasses", "csinodes", "csidrivers", "volumeattachments"]
+    return [
+        rule("", ["persistentvolumeclaims", "persistentvolumes"], ["list", "watch"]),
+        rule("storage.k8s.io", storage, ["list", "watch"]),
+        rule("resource.k8s.io", ["deviceclasses"], ["list", "watch"]),
+    ]
 
 
 def lease_rules() -> list[Manifest]:

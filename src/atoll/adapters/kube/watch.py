@@ -26,13 +26,19 @@ WATCH_S = 290
 SILENT_S = 150
 """The server sends a bookmark about every minute, so longer silence is a dead connection."""
 BACKOFF_MIN_S, BACKOFF_MAX_S = 0.2, 10.0
+NOT_SERVED_S = 300.0
+"""Until a kind is asked for again that the cluster does not serve."""
 LINE_BYTES_MAX = 32 << 20
 QUEUED_BATCHES = 16
-_EXPIRED = 410
+_NOT_FOUND, _EXPIRED = 404, 410
 _line = msgspec.json.Decoder(wire.WatchLine)
 _status = msgspec.json.Decoder(wire.Status)
 _bookmark = msgspec.json.Decoder(wire.AnyObject)
 log = structlog.get_logger()
+
+
+class NotServed(Exception):
+    """404: the cluster knows nothing of a kind without which it can be."""
 
 
 class Expired(Exception):
@@ -88,6 +94,7 @@ class _KindWatch(Generic[E]):
         self._first_listed = first_listed
         self._version: str | None = None
         self._pause_s = BACKOFF_MIN_S
+        self._optional = reader.optional
 
     async def run(self) -> None:
         if self.name == self._second:
@@ -101,6 +108,9 @@ class _KindWatch(Generic[E]):
                 log.info("watch_expired", kind=self.name, version=self._version, again_in_s=self._pause_s)
                 self._version = None
                 await self._rest()
+            except NotServed:
+                log.info("kind_not_served", kind=self.name, again_in_s=NOT_SERVED_S)
+                await asyncio.sleep(NOT_SERVED_S)
             except (Unanswered, AccessError, msgspec.DecodeError, UnicodeDecodeError) as error:
                 log.warning("watch_broken", kind=self.name, why=str(error), again_in_s=self._pause_s)
                 await self._rest()
@@ -112,6 +122,9 @@ class _KindWatch(Generic[E]):
             answer = await self._client.read(f"{self._path}limit={PAGE}{more}")
             if answer.status == _EXPIRED:
                 raise Expired
+            if answer.status == _NOT_FOUND and self._optional:
+                await self._put(self._delivered.listed(""))
+                raise NotServed
             if not answer.ok:
                 raise Unanswered(f"list of {self.name}: {answer.why}{_remedy(answer)}")
             metadata, events = self._delivered.page(answer.body)

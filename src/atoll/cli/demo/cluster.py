@@ -17,9 +17,10 @@ from atoll.services.scheduling import Scheduling
 from atoll.sim.api import FakeCluster
 from atoll.sim.clock import Streams, Timeline
 from atoll.sim.instance import Instance
-from atoll.sim.kube import SCHEDULER, FakeKubelets, FakeScheduler, Pool
+from atoll.sim.kube import SCHEDULER, FakeKubelets, FakeScheduler
 from atoll.sim.net import Marks, Weather
 from atoll.sim.node_side import NodeSide
+from atoll.sim.pool import Pool
 
 SEED = 1
 NAMESPACE = "default"
@@ -38,11 +39,12 @@ class Playground:
         self.machines: dict[str, str] = {}  # node -> catalogue machine
         self._timeline, chance, marks, fine = Timeline(), Streams(SEED), Marks(Counter()), Weather()
         self._pods = 0
+        pool = Pool()
         self._atoll = Instance(
-            "atoll", self.cluster, self._timeline, chance.__getitem__, fine, marks, lambda _who, _what: None
+            "atoll", self.cluster, self._timeline, chance.__getitem__, fine, marks, lambda _who, _what: None, pool
         )
         FakeScheduler(
-            self.cluster, self._timeline, chance["scheduler"], Pool(), [self._atoll], marks, lambda _who, _what: None
+            self.cluster, self._timeline, chance["scheduler"], pool, [self._atoll], marks, lambda _who, _what: None
         )
         side = NodeSide(
             self.cluster, self._timeline, chance["nodes"], {}, fine, marks, lambda _who, _what: None, mode=None

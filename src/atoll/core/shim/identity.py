@@ -117,6 +117,8 @@ def judge(known: Known, ids: frozenset[str], last: Chosen | None) -> Answer:
         return Chosen(ids)  # an earlier container of the pod has left them
     if not known.fresh:
         return Unsure("nobody is known to whom they were granted")
+    if _left_by_a_twin(known, ids):
+        return Chosen(ids)
     waiting = next((share for share in shares if not share.guest.admitted and len(share.ids) == len(ids)), None)
     if waiting is not None:
         return Refused(f"{_named(waiting.guest)} may be meant, and was granted others")
@@ -178,6 +180,18 @@ def _granted(known: Known) -> frozenset[str]:
 
 def _served_of(known: Known, uid: str) -> frozenset[str]:
     return frozenset(uuid for owner, ids in known.served if owner == uid for uuid in ids)
+
+
+def _left_by_a_twin(known: Known, ids: frozenset[str]) -> bool:
+    """Whether an earlier container of a pod has left them, which was served in the name of one that is gone since."""
+    there = {guest.uid: guest for guest in known.guests if not guest.over}
+    waiting = [grant for grant in known.grants if grant.owner.uid in there and not there[grant.owner.uid].admitted]
+    gone = [grant for grant in known.grants if grant.owner.uid not in there]
+    return any(
+        ids <= _served_of(known, grant.owner.uid) and alike(awaited_by(grant), awaited_by(other))
+        for grant in gone
+        for other in waiting
+    )
 
 
 def _doubtful(shares: list[Share], question: Question, known: Known) -> Answer:

@@ -1,0 +1,104 @@
+"""What the pods' own schedulers would say of a node, before a pod is sent there for good.
+
+It is fed with all that kube-scheduler's filters look at. A pod that was sent counts on its node from that moment on,
+until the cluster itself says that it is there, or its patch came to nothing. As long as anything is still to be listed,
+nothing is foreseen.
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from atoll.core.books import holds_nothing
+from atoll.core.facts import PodFacts
+from atoll.core.kube_events import KubeEvent, KubePodGone, KubePodSeen, KubeSynced
+from atoll.core.kube_facts import KubePod
+from atoll.core.resource_version import is_newer
+from atoll.models.kube_filter.cluster import STORED_KINDS, KubeCluster
+
+KINDS = frozenset({"pods", "nodes", "namespaces", *STORED_KINDS.values()})
+NODES_TOLD_MAX = 3
+
+
+class Foresight:
+    """Args: on: whether anybody feeds it."""
+
+    def __init__(self, *, on: bool) -> None:
+        self._on = on
+        self._cluster = KubeCluster()
+        self._synced: set[str] = set()
+        self._unbound: dict[str, KubePod] = {}
+        self._sent: dict[str, str] = {}  # UID -> node
+
+    def take(self, event: KubeEvent) -> None:
+        match event:
+            case KubePodSeen(pod):
+                self._put(pod)
+            case KubePodGone(uid):
+                self._unbound.pop(uid, None)
+                self._sent.pop(uid, None)
+                self._cluster.take(event)
+            case KubeSynced(kind):
+                self._synced.add(kind)
+            case _:
+                self._cluster.take(event)
+
+    def seen(self, pod: PodFacts) -> None:
+        """A GPU pod was listed, changed or written: one that names its node, and that nothing holds, is on its way."""
+        if pod.pinned and not (pod.node or pod.gated or holds_nothing(pod)):
+            self.sent(pod.uid, pod.pinned)
+
+    def sent(self, uid: str, node: str) -> None:
+        self._sent[uid] = node
+        self._count(uid)
+
+    def called_back(self, uid: str) -> None:
+        """It was not sent after all."""
+        if self._sent.pop(uid, None) is not None:
+            self._cluster.drop_pod(uid)
+
+    def foreseen(self, pod: PodFacts, nodes: Collection[str]) -> tuple[list[str], str]:
+        """Those of the nodes that the pod's scheduler is certain to take, and why not the others, "" = all of them."""
+        if why := self._blind(pod):
+            return [], why
+        known = self._unbound[pod.uid]
+        if why := self._cluster.unsure_of(known):
+            return [], why
+        said = {node: self._cluster.on(known, node) for node in nodes}
+        refused: dict[str, list[str]] = {}
+        for node, why in said.items():
+            if why:
+                refused.setdefault(why, []).append(node)
+        told = "; ".join(f"{_names(sorted(names))}: {why}" for why, names in sorted(refused.items()))
+        return [node for node, why in said.items() if not why], told
+
+    def _blind(self, pod: PodFacts) -> str:
+        if not self._on:
+            return "pods are sent to nodes by `atoll serve --gate` alone; it runs without"
+        if missing := sorted(KINDS - self._synced):
+            return f"not listed yet: {', '.join(missing)}"
+        known = self._unbound.get(pod.uid)
+        if known is None or is_newer(pod.version, known.version):
+            return "what its scheduler sees of it is not known yet"
+        return ""
+
+    def _put(self, pod: KubePod) -> None:
+        if pod.node or pod.over:
+            self._unbound.pop(pod.uid, None)
+            self._sent.pop(pod.uid, None)
+            self._cluster.put_pod(pod)
+            return
+        self._unbound[pod.uid] = pod
+        if pod.uid in self._sent:
+            self._count(pod.uid)
+        else:
+            self._cluster.put_pod(pod)
+
+    def _count(self, uid: str) -> None:
+        pod = self._unbound.get(uid)
+        if pod is not None:
+            self._cluster.put_pod(replace(pod, node=self._sent[uid]))
+
+
+def _names(nodes: list[str]) -> str:
+    more = len(nodes) - NODES_TOLD_MAX
+    return ", ".join(nodes[:NODES_TOLD_MAX]) + (f" and {more} more" if more > 0 else "")
