@@ -60,7 +60,7 @@ class Installation:
         Args:
             plane: the control plane, without schedulers.
             one_scheduler: put our extender into the cluster's only scheduler instead of a second one.
-            webhook: answer admission calls, too, and be registered for them.
+            webhook: answer admission calls, too, and be registered for them; send pods to nodes where a rule says so.
         """
         self.plane, self.api = plane, plane.api
         self.certificates = plane.folder / "certificates"
@@ -69,7 +69,7 @@ class Installation:
         self.replicas = itertools.count()
         plane.apply(atoll("manifests", "crds"))
         rbac = ["manifests", "rbac", "--namespace", NAMESPACE, "--service-account", ACCOUNT]
-        plane.apply(atoll(*rbac, *(["--webhook"] if webhook else [])))
+        plane.apply(atoll(*rbac, *(["--webhook", "--gate"] if webhook else [])))
         self.admission = atoll("manifests", "admission", "--namespace", NAMESPACE, "--service-account", ACCOUNT)
         plane.apply(self.admission)
         self.kubeconfig = plane.service_account(ACCOUNT, NAMESPACE)
@@ -104,7 +104,7 @@ class Installation:
         command: list[str | Path] = [*ATOLL, "serve", "--kubeconfig", self.kubeconfig, "--listen", listen]
         command += ["--cert-dir", self.certificates, "--namespace", NAMESPACE]
         if self.webhook_port:
-            command += ["--webhook", f"{LOOPBACK}:{self.webhook_port}", "--webhook-scheduler", SCHEDULER]
+            command += ["--webhook", f"{LOOPBACK}:{self.webhook_port}", "--webhook-scheduler", SCHEDULER, "--gate"]
         variables |= {"ATOLL_FAULT": fault} if fault else {}
         command = ["env", *(f"{name}={value}" for name, value in variables.items()), *command]
         piece = self.plane.run(f"serve-{next(self.replicas)}", command)

@@ -32,7 +32,7 @@ def atoll_cluster() -> Iterator[Installation]:
         yield Installation(plane, webhook=True)
 
 
-@pytest.fixture(params=["annotations", "policies", "WaitingRoom"])
+@pytest.fixture(params=["annotations", "policies", "WaitingRoom", "Gate"])
 def cluster(cluster: Installation, request: pytest.FixtureRequest) -> Iterator[Installation]:
     """Once each pod says what it wants, once a `PlacementPolicy` says it for pods that say nothing; and that with each
     way in which pods wait outside the scheduler's queue."""

@@ -65,6 +65,12 @@ class Fleet:
         return self._enforced > 0
 
     @property
+    def mixed(self) -> bool:
+        """Whether there are enforced nodes, and others with GPUs, which give what they do by who is beside them."""
+        buckets = self._buckets.items()
+        return self._enforced > 0 and any(b.size and state.count and not state.enforced for state, b in buckets)
+
+    @property
     def shapes(self) -> Iterator[Shape]:
         """The models of the nodes that there are, each once per state; those of which nothing is known left out."""
         return (state.shape for state, bucket in self._buckets.items() if state.shape is not None and bucket.size)

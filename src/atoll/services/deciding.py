@@ -137,7 +137,7 @@ class Court:
         return decision.code, decision.message + after
 
     def candidates(self, snapshot: Snapshot, request: GpuRequest) -> tuple[list[str], list[str]]:
-        """(nodes that may have GPUs for the request, enforced ones beside them, which bear on what shadows may give)."""
+        """(nodes that may have GPUs for the request, enforced ones beside them; these bear on what shadows give)."""
         fitting, others = [], []
         for state, names in snapshot.groups(None):
             if isinstance(judge(state, request, any_enforced=False), Fit):

@@ -161,10 +161,10 @@ class Room:
     def _place(self, pod: PodFacts, request: GpuRequest, turn: "_Turn", utc_s: float) -> None:
         gate = way_of(pod.gates) is Delivery.GATE
         found = turn.refused.get(request) or self._court.placement(turn.snapshot, request, None)
-        if isinstance(found, Placement) and gate and self._mirror.any_pool:
-            found = self._checked(pod, request, found, turn)
-        elif not isinstance(found, Placement):
+        if not isinstance(found, Placement):
             turn.refused[request] = found
+        if gate and self._mirror.any_pool and (isinstance(found, Placement) or self._mirror.fleet.mixed):
+            found = self._checked(pod, request, found, turn)
         if isinstance(found, Placement):
             turn.take(found)
             if found.enforced or (gate and self._mirror.any_pool):
@@ -184,15 +184,15 @@ class Room:
             self._rules.sent(pod.uid, node)
         self._rules.lift(pod, node)
 
-    def _checked(self, pod: PodFacts, request: GpuRequest, first: Placement, turn: "_Turn") -> Placement | Said:
+    def _checked(self, pod: PodFacts, request: GpuRequest, first: Placement | Said, turn: "_Turn") -> Placement | Said:
         """The best of the nodes on which the pod's own scheduler is sure to put it: from there is no way back."""
-        if not self._rules.foreseen(pod, (first.node,))[1]:
+        if isinstance(first, Placement) and not self._rules.foreseen(pod, (first.node,))[1]:
             return first
         self._blocked = True
         fitting, others = self._court.candidates(turn.snapshot, request)
         passing, why = self._rules.foreseen(pod, fitting)
         if not passing:
-            return Code.UNSCHEDULABLE, why
+            return (Code.UNSCHEDULABLE, why) if isinstance(first, Placement) else first
         beside, _ = self._rules.foreseen(pod, others)
         return self._court.placement(turn.snapshot, request, (*passing, *beside))
 
