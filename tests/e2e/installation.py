@@ -21,6 +21,7 @@ import yaml
 
 from atoll.adapters.catalogue import load
 from atoll.adapters.formats.nvidia_smi.render import render_list, render_matrix
+from atoll.core.delivery import PLACEMENT
 from atoll.core.gpuset import positions
 from atoll.core.id_list import id_mask
 from atoll.core.topology import Device, NodeTopology
@@ -54,22 +55,27 @@ class Box:
 class Installation:
     """Everything Atoll needs on one control plane."""
 
-    def __init__(self, plane: ControlPlane, *, one_scheduler: bool = False, webhook: bool = False) -> None:
+    def __init__(
+        self, plane: ControlPlane, *, one_scheduler: bool = False, webhook: bool = False, gate: str = ""
+    ) -> None:
         """Install on a control plane that is up.
 
         Args:
             plane: the control plane, without schedulers.
             one_scheduler: put our extender into the cluster's only scheduler instead of a second one.
             webhook: answer admission calls, too, and be registered for them; send pods to nodes where a rule says so.
+            gate: behind which pods wait, as if a webhook had put them there.
         """
         self.plane, self.api = plane, plane.api
         self.certificates = plane.folder / "certificates"
         self.port = free_port()
         self.webhook_port = free_port() if webhook else 0
+        self.gate = gate
         self.replicas = itertools.count()
         plane.apply(atoll("manifests", "crds"))
         rbac = ["manifests", "rbac", "--namespace", NAMESPACE, "--service-account", ACCOUNT]
-        plane.apply(atoll(*rbac, *(["--webhook", "--gate"] if webhook else [])))
+        more = (["--webhook"] if webhook else []) + (["--gate"] if webhook or gate else [])
+        plane.apply(atoll(*rbac, *more))
         self.admission = atoll("manifests", "admission", "--namespace", NAMESPACE, "--service-account", ACCOUNT)
         plane.apply(self.admission)
         self.kubeconfig = plane.service_account(ACCOUNT, NAMESPACE)
@@ -104,7 +110,8 @@ class Installation:
         command: list[str | Path] = [*ATOLL, "serve", "--kubeconfig", self.kubeconfig, "--listen", listen]
         command += ["--cert-dir", self.certificates, "--namespace", NAMESPACE]
         if self.webhook_port:
-            command += ["--webhook", f"{LOOPBACK}:{self.webhook_port}", "--webhook-scheduler", SCHEDULER, "--gate"]
+            command += ["--webhook", f"{LOOPBACK}:{self.webhook_port}", "--webhook-scheduler", SCHEDULER]
+        command += ["--gate"] if self.webhook_port or self.gate else []
         variables |= {"ATOLL_FAULT": fault} if fault else {}
         command = ["env", *(f"{name}={value}" for name, value in variables.items()), *command]
         piece = self.plane.run(f"serve-{next(self.replicas)}", command)
@@ -201,11 +208,18 @@ class Installation:
         if terms:
             required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
             spec["affinity"] = {"nodeAffinity": required}
-        spec.setdefault("scheduler", "default-scheduler" if self.delivery else self.profile)
+        if self.gate:
+            spec["schedulingGates"] = [{"name": self.gate}]
+        spec.setdefault("scheduler", "default-scheduler" if self.by_others else self.profile)
         if self.delivery:
             self._until_gated(fleet.gpu_pod(name, gpus, **spec))  # type: ignore[arg-type]
         made = fleet.create_pods(self.api, [fleet.gpu_pod(name, gpus, **spec)])  # type: ignore[arg-type]
         return made[0]
+
+    @property
+    def by_others(self) -> bool:
+        """Whether the pods name no scheduler of ours."""
+        return bool(self.delivery) or self.gate == PLACEMENT
 
     def _until_gated(self, pod: Json) -> None:
         """Wait until the webhook knows that it should hold such a pod: a pool is enforced, and its rule is known."""
@@ -292,7 +306,8 @@ class Installation:
                 by_owner.setdefault(grant["owner"]["uid"], []).append(node)
         for pod in self.api.items(fleet.pods_in()):
             node = pod["spec"].get("nodeName")
-            ours = pod["spec"]["schedulerName"] == self.profile or "case" in pod["metadata"].get("labels", {})
+            ours = pod["spec"]["schedulerName"] == ("default-scheduler" if self.gate == PLACEMENT else self.profile)
+            ours = ours or "case" in pod["metadata"].get("labels", {})
             if node in set(nodes) and ours:
                 assert by_owner.get(pod["metadata"]["uid"]) == [node], (
                     f"{pod['metadata']['name']} on {node}: {by_owner}"

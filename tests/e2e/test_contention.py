@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.e2e.burst import twenty_pods_at_once
 from tests.e2e.installation import KINDS, Installation, uuids_of
 from tests.realkube import fleet
 from tests.realkube.api import ApiError, wait_until
@@ -46,25 +47,7 @@ def test_two_pods_shown_one_island_end_on_two_islands(cluster: Installation) -> 
 
 
 def test_twenty_pods_at_once_on_six_nodes_hold_disjoint_whole_sets(cluster: Installation) -> None:
-    machines = ["hgx-h100", "pcie-switch-4x2", "interleaved-numa", "permuted-indices", "l40s-2x4", "dgx-1"]
-    boxes = [cluster.box(machine) for machine in machines]
-    cluster.configure("pool", [box.name for box in boxes])
-    sizes = [4] * 8 + [2] * 6 + [1] * 4  # 48 GPUs in all: 32 + 12 + 4
-
-    cluster.scheduler.freeze()
-    for n, size in enumerate(sizes):
-        cluster.pod(f"p{n}", size, annotations=RESTRICTED)
-    cluster.pod("p18", 4, annotations={"atoll.dev/policy": "Preferred"})
-    cluster.pod("p19", 8, annotations=RESTRICTED)
-    cluster.scheduler.thaw()
-
-    placed = {f"p{n}": cluster.bound(f"p{n}", 60) for n in range(18)}
-    cluster.check_books([box.name for box in boxes])
-    islands = [island for box in boxes for island in box.islands]
-    for n, size in enumerate(sizes):
-        uuids = placed[f"p{n}"][1]
-        assert len(uuids) == size
-        assert any(uuids <= island for island in islands), f"p{n} spans islands"
+    twenty_pods_at_once(cluster)
 
 
 @pytest.mark.parametrize(
