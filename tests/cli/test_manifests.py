@@ -322,3 +322,24 @@ def test_an_image_that_no_pod_can_have_is_refused(image: str):
 
     assert result.exit_code == 2
     assert "wanted is an image" in " ".join(result.output.replace("│", " ").split())
+
+
+def test_the_webhook_s_registrations_name_the_certificate_that_cert_manager_fills_in():
+    to = ("webhook", "--url", "https://host:9443")
+    plain, injected = printed(*to), printed(*to, "--inject-ca-from", "kube-system/atoll-webhook")
+
+    assert {each["metadata"].get("annotations") is None for each in plain} == {True}
+    assert [each["metadata"]["annotations"] for each in injected] == [
+        {"cert-manager.io/inject-ca-from": "kube-system/atoll-webhook"}
+    ] * 2
+    assert [each["webhooks"] for each in injected] == [each["webhooks"] for each in plain]
+
+
+@pytest.mark.parametrize("given", ["atoll-webhook", "kube-system/", "/x", "a/b/c", "A/b", ""])
+def test_a_certificate_that_is_not_named_with_its_namespace_is_refused(given: str):
+    result = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(
+        app, ["webhook", "--url", "https://host:9443", "--inject-ca-from", given]
+    )
+
+    assert result.exit_code == 2
+    assert "wanted is NAMESPACE/NAME of a Certificate" in result.output

@@ -54,18 +54,29 @@ class Box:
 class Installation:
     """Everything Atoll needs on one control plane."""
 
-    def __init__(self, plane: ControlPlane, *, one_scheduler: bool = False, webhook: bool = False) -> None:
+    def __init__(
+        self,
+        plane: ControlPlane,
+        *,
+        one_scheduler: bool = False,
+        webhook: bool = False,
+        webhook_certificates: Path | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         """Install on a control plane that is up.
 
         Args:
             plane: the control plane, without schedulers.
             one_scheduler: put our extender into the cluster's only scheduler instead of a second one.
             webhook: answer admission calls, too, and be registered for them.
+            webhook_certificates: a folder in which somebody else keeps the webhook's, who brings the CA, too.
+            variables: of the environment of every `atoll serve`.
         """
         self.plane, self.api = plane, plane.api
         self.certificates = plane.folder / "certificates"
         self.port = free_port()
         self.webhook_port = free_port() if webhook else 0
+        self.webhook_certificates, self._variables = webhook_certificates, dict(variables or {})
         self.replicas = itertools.count()
         plane.apply(atoll("manifests", "crds"))
         rbac = ["manifests", "rbac", "--namespace", NAMESPACE, "--service-account", ACCOUNT]
@@ -80,7 +91,9 @@ class Installation:
         self.scheduler = plane.start_scheduler("gpu-scheduler", self.scheduler_config(profile))
         self.profile = profile
         if webhook:
-            plane.apply(atoll("manifests", "webhook", "--url", f"https://{LOOPBACK}:{self.webhook_port}"))
+            to = ["--url", f"https://{LOOPBACK}:{self.webhook_port}"]
+            injected = ["--inject-ca-from", f"{NAMESPACE}/atoll-webhook"] if webhook_certificates else []
+            plane.apply(atoll("manifests", "webhook", *to, *injected))
         self.by_policy = False
 
     def scheduler_config(self, scheduler_name: str = SCHEDULER) -> Json:
@@ -104,7 +117,8 @@ class Installation:
         command += ["--cert-dir", self.certificates, "--namespace", NAMESPACE]
         if self.webhook_port:
             command += ["--webhook", f"{LOOPBACK}:{self.webhook_port}", "--webhook-scheduler", SCHEDULER]
-        variables |= {"ATOLL_FAULT": fault} if fault else {}
+            command += ["--webhook-cert-dir", self.webhook_certificates] if self.webhook_certificates else []
+        variables = {**self._variables, **variables} | ({"ATOLL_FAULT": fault} if fault else {})
         command = ["env", *(f"{name}={value}" for name, value in variables.items()), *command]
         piece = self.plane.run(f"serve-{next(self.replicas)}", command)
         if wait:

@@ -34,6 +34,10 @@ def serve(
         str | None,
         typer.Option(metavar="HOST:PORT", help="Answer admission calls there (`atoll manifests webhook`)."),
     ] = None,
+    webhook_cert_dir: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Its tls.crt, tls.key and ca.crt, e.g. a mounted Secret; else of --cert-dir."),
+    ] = None,
     webhook_scheduler: Annotated[
         str, typer.Option(metavar="NAME", help="The schedulerName that GPU pods get there which name none.")
     ] = "",
@@ -47,6 +51,8 @@ def serve(
     host, port = _address(listen, "--listen")
     if webhook_scheduler and webhook is None:
         raise typer.BadParameter("found no --webhook; it is the webhook that sets it", param_hint="--webhook-scheduler")
+    if webhook_cert_dir and webhook is None:
+        raise typer.BadParameter("found no --webhook; it is the webhook's", param_hint="--webhook-cert-dir")
     asked_at = None if webhook is None else _address(webhook, "--webhook")
     # Imported here, since the other verbs should not wait half a second for servers and clients that they do not use.
     from atoll.adapters.faults import VARIABLE  # noqa: PLC0415
@@ -63,6 +69,7 @@ def serve(
         dns_names=tuple(dns_name or ()),
         fault=os.environ.get(VARIABLE, ""),
         webhook=asked_at,
+        webhook_certificates=webhook_cert_dir,
         scheduler=object_name(webhook_scheduler) if webhook_scheduler else "",
     )
     if not run(wired.serve(settings), json_logs=log_format is LogFormat.JSON):
