@@ -324,7 +324,7 @@ def test_an_image_that_no_pod_can_have_is_refused(image: str):
     assert "wanted is an image" in " ".join(result.output.replace("│", " ").split())
 
 
-def test_the_webhook_s_registrations_name_the_certificate_that_cert_manager_fills_in():
+def test_the_webhook_s_registrations_name_the_certificate_by_which_somebody_else_fills_in_the_ca():
     to = ("webhook", "--url", "https://host:9443")
     plain, injected = printed(*to), printed(*to, "--inject-ca-from", "kube-system/atoll-webhook")
 

@@ -240,7 +240,7 @@ class Mounted:
         return serial(self.folder / "tls.crt")
 
 
-def test_what_cert_manager_mounts_is_shown_and_what_it_injects_is_left_alone(tmp_path: Path) -> None:
+def test_a_mounted_secret_is_shown_and_a_ca_that_somebody_else_injects_is_left_alone(tmp_path: Path) -> None:
     secret = Mounted(tmp_path / "secret")
     with ControlPlane() as plane:
         cluster = Installation(plane, webhook=True, webhook_certificates=secret.folder)
