@@ -107,8 +107,10 @@ class Installation:
         config["clientConnection"] = {**config.get("clientConnection", {}), "qps": 2000, "burst": 4000}
         return config
 
-    def start_serve(self, *, port: int | None = None, fault: str = "", wait: bool = True, **variables: str) -> Piece:
-        """Start one more `atoll serve`; on the extender's own port unless told otherwise.
+    def start_serve(
+        self, *, port: int | None = None, webhook_port: int = 0, fault: str = "", wait: bool = True, **variables: str
+    ) -> Piece:
+        """Start one more `atoll serve`; on the extender's and the webhook's own ports unless told otherwise.
 
         Args: variables: of its environment.
         """
@@ -116,7 +118,12 @@ class Installation:
         command: list[str | Path] = [*ATOLL, "serve", "--kubeconfig", self.kubeconfig, "--listen", listen]
         command += ["--cert-dir", self.certificates, "--namespace", NAMESPACE]
         if self.webhook_port:
-            command += ["--webhook", f"{LOOPBACK}:{self.webhook_port}", "--webhook-scheduler", SCHEDULER]
+            command += [
+                "--webhook",
+                f"{LOOPBACK}:{webhook_port or self.webhook_port}",
+                "--webhook-scheduler",
+                SCHEDULER,
+            ]
             command += ["--webhook-cert-dir", self.webhook_certificates] if self.webhook_certificates else []
         variables = {**self._variables, **variables} | ({"ATOLL_FAULT": fault} if fault else {})
         command = ["env", *(f"{name}={value}" for name, value in variables.items()), *command]
