@@ -127,7 +127,8 @@ def test_every_admission_policy_fails_closed_and_is_in_force_everywhere():
 
     policies = {each["metadata"]["name"]: each["spec"] for each in objects if each["kind"].endswith("Policy")}
     bindings = [each["spec"] for each in objects if each["kind"].endswith("PolicyBinding")]
-    assert list(policies) == [f"{whose}.atoll.dev" for whose in ("ledgers", "answers", "policies", "agents", "shims")]
+    whose = ("ledgers", "answers", "gates", "policies", "agents", "shims")
+    assert list(policies) == [f"{each}.atoll.dev" for each in whose]
     assert bindings == [{"policyName": name, "validationActions": ["Deny"]} for name in policies]
     assert {policy["failurePolicy"] for policy in policies.values()} == {"Fail"}
     assert {each["apiVersion"] for each in objects} == {"admissionregistration.k8s.io/v1"}
@@ -322,3 +323,24 @@ def test_an_image_that_no_pod_can_have_is_refused(image: str):
 
     assert result.exit_code == 2
     assert "wanted is an image" in " ".join(result.output.replace("│", " ").split())
+
+
+def test_the_webhook_s_registrations_name_the_certificate_by_which_somebody_else_fills_in_the_ca():
+    to = ("webhook", "--url", "https://host:9443")
+    plain, injected = printed(*to), printed(*to, "--inject-ca-from", "kube-system/atoll-webhook")
+
+    assert {each["metadata"].get("annotations") is None for each in plain} == {True}
+    assert [each["metadata"]["annotations"] for each in injected] == [
+        {"cert-manager.io/inject-ca-from": "kube-system/atoll-webhook"}
+    ] * 2
+    assert [each["webhooks"] for each in injected] == [each["webhooks"] for each in plain]
+
+
+@pytest.mark.parametrize("given", ["atoll-webhook", "kube-system/", "/x", "a/b/c", "A/b", ""])
+def test_a_certificate_that_is_not_named_with_its_namespace_is_refused(given: str):
+    result = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(
+        app, ["webhook", "--url", "https://host:9443", "--inject-ca-from", given]
+    )
+
+    assert result.exit_code == 2
+    assert "wanted is NAMESPACE/NAME of a Certificate" in result.output

@@ -93,6 +93,16 @@ def test_a_bad_address_is_wrong_usage(tmp_path: Path, listen: str) -> None:
     assert "is not HOST:PORT, e.g. 127.0.0.1:8443" in done.output
 
 
+@pytest.mark.parametrize(("option", "value"), [("--webhook-cert-dir", "certificates"), ("--webhook-scheduler", "gpu")])
+def test_what_is_said_of_a_webhook_that_is_not_there_is_refused(tmp_path: Path, option: str, value: str) -> None:
+    arguments = ["serve", "--cert-dir", str(tmp_path), option, value]
+
+    done = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(app, arguments)
+
+    assert done.exit_code == 2
+    assert "found no --webhook" in done.output
+
+
 def test_what_is_wrong_outside_ends_the_program_with_one_line_and_code_1(tmp_path: Path) -> None:
     arguments = ["--kubeconfig", tmp_path / "none", "--listen", "127.0.0.1:0", "--cert-dir", tmp_path]
 

@@ -15,7 +15,8 @@ def test_its_commands_are_taken_by_the_program() -> None:
     lines = [line[2:].split("#")[0].split("|")[0] for body in bodies for line in body.splitlines()]
     calls = [line.split()[1:] for line in lines if line.startswith("atoll ")]
 
-    assert [words[:2] for words in calls] == [["manifests", "rbac"], ["serve", "--cert-dir"], ["manifests", "webhook"]]
+    registered = [["serve", "--cert-dir"], ["manifests", "webhook"]]
+    assert [words[:2] for words in calls] == [["manifests", "rbac"], *registered, *registered]
     for words in calls:
         must_be_taken(words)
 
@@ -32,5 +33,5 @@ def test_the_kinds_that_it_names_are_registered_and_the_other_way_round() -> Non
 
 def test_the_annotation_and_the_names_that_it_speaks_of_are_the_code_s() -> None:
     assert RULED in PAGE
-    assert manifests_webhook.INJECTED in PAGE
+    assert manifests_webhook.INJECT_FROM in PAGE
     assert f"called\n`{manifests_webhook.NAME}`" in PAGE

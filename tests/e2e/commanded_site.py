@@ -18,8 +18,8 @@ from tests.realkube.real_shim import NAMESPACE, RealShim
 class CommandedSite(Site):
     """An installation with real nodes and their shims."""
 
-    def __init__(self, plane: ControlPlane, nodes: dict[str, RealNode]) -> None:
-        super().__init__(plane, nodes)
+    def __init__(self, plane: ControlPlane, nodes: dict[str, RealNode], *, webhook: bool = False) -> None:
+        super().__init__(plane, nodes, webhook=webhook)
         self.shims: dict[str, RealShim] = {}
 
     def granted(self, name: str) -> frozenset[str]:

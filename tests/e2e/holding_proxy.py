@@ -54,6 +54,10 @@ class HoldingProxy:
         """Forward what is held, however long its caller is gone."""
         self._loop.call_soon_threadsafe(self._open.set)
 
+    def hold_again(self) -> None:
+        """As in the beginning, for what comes from now on."""
+        self._loop.call_soon_threadsafe(self._open.clear)
+
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_until_complete(self._start())

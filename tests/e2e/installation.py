@@ -56,7 +56,14 @@ class Installation:
     """Everything Atoll needs on one control plane."""
 
     def __init__(
-        self, plane: ControlPlane, *, one_scheduler: bool = False, webhook: bool = False, gate: str = ""
+        self,
+        plane: ControlPlane,
+        *,
+        one_scheduler: bool = False,
+        webhook: bool = False,
+        gate: str = "",
+        webhook_certificates: Path | None = None,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         """Install on a control plane that is up.
 
@@ -65,12 +72,15 @@ class Installation:
             one_scheduler: put our extender into the cluster's only scheduler instead of a second one.
             webhook: answer admission calls, too, and be registered for them; send pods to nodes where a rule says so.
             gate: behind which pods wait, as if a webhook had put them there.
+            webhook_certificates: a folder in which somebody else keeps the webhook's, who brings the CA, too.
+            variables: of the environment of every `atoll serve`.
         """
         self.plane, self.api = plane, plane.api
         self.certificates = plane.folder / "certificates"
         self.port = free_port()
         self.webhook_port = free_port() if webhook else 0
         self.gate = gate
+        self.webhook_certificates, self._variables = webhook_certificates, dict(variables or {})
         self.replicas = itertools.count()
         plane.apply(atoll("manifests", "crds"))
         rbac = ["manifests", "rbac", "--namespace", NAMESPACE, "--service-account", ACCOUNT]
@@ -86,7 +96,9 @@ class Installation:
         self.scheduler = plane.start_scheduler("gpu-scheduler", self.scheduler_config(profile))
         self.profile = profile
         if webhook:
-            plane.apply(atoll("manifests", "webhook", "--url", f"https://{LOOPBACK}:{self.webhook_port}"))
+            to = ["--url", f"https://{LOOPBACK}:{self.webhook_port}"]
+            injected = ["--inject-ca-from", f"{NAMESPACE}/atoll-webhook"] if webhook_certificates else []
+            plane.apply(atoll("manifests", "webhook", *to, *injected))
         self.by_policy = False
         self.delivery = ""
 
@@ -101,8 +113,10 @@ class Installation:
         config["clientConnection"] = {**config.get("clientConnection", {}), "qps": 2000, "burst": 4000}
         return config
 
-    def start_serve(self, *, port: int | None = None, fault: str = "", wait: bool = True, **variables: str) -> Piece:
-        """Start one more `atoll serve`; on the extender's own port unless told otherwise.
+    def start_serve(
+        self, *, port: int | None = None, webhook_port: int = 0, fault: str = "", wait: bool = True, **variables: str
+    ) -> Piece:
+        """Start one more `atoll serve`; on the extender's and the webhook's own ports unless told otherwise.
 
         Args: variables: of its environment.
         """
@@ -110,9 +124,15 @@ class Installation:
         command: list[str | Path] = [*ATOLL, "serve", "--kubeconfig", self.kubeconfig, "--listen", listen]
         command += ["--cert-dir", self.certificates, "--namespace", NAMESPACE]
         if self.webhook_port:
-            command += ["--webhook", f"{LOOPBACK}:{self.webhook_port}", "--webhook-scheduler", SCHEDULER]
+            command += [
+                "--webhook",
+                f"{LOOPBACK}:{webhook_port or self.webhook_port}",
+                "--webhook-scheduler",
+                SCHEDULER,
+            ]
+            command += ["--webhook-cert-dir", self.webhook_certificates] if self.webhook_certificates else []
         command += ["--gate"] if self.webhook_port or self.gate else []
-        variables |= {"ATOLL_FAULT": fault} if fault else {}
+        variables = {**self._variables, **variables} | ({"ATOLL_FAULT": fault} if fault else {})
         command = ["env", *(f"{name}={value}" for name, value in variables.items()), *command]
         piece = self.plane.run(f"serve-{next(self.replicas)}", command)
         if wait:

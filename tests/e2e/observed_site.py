@@ -26,8 +26,8 @@ PREFERRED = {"atoll.dev/policy": "Preferred"}
 class Site:
     """An installation with real nodes."""
 
-    def __init__(self, plane: ControlPlane, nodes: dict[str, RealNode]) -> None:
-        self.atoll = Installation(plane)
+    def __init__(self, plane: ControlPlane, nodes: dict[str, RealNode], *, webhook: bool = False) -> None:
+        self.atoll = Installation(plane, webhook=webhook)
         self.nodes = nodes
         self.agents: dict[str, RealAgent] = {}
         topologies = {name: topology_of(node) for name, node in nodes.items()}

@@ -86,7 +86,7 @@ def test_a_service_paused_in_the_middle_of_a_grant_wakes_up_beside_its_successor
     cluster.serve.kill()
     paused = cluster.start_serve(fault="after-grant-acknowledged:stop", wait=False)
     load(cluster, *boxes)
-    wait_until(lambda: _stopped(paused), "the service to pause", 60)
+    wait_until(lambda: stopped(paused), "the service to pause", 60)
 
     # The paused process keeps its address, so the scheduler is sent to another one.
     cluster.port = free_port()
@@ -122,7 +122,7 @@ def test_two_services_at_once_give_no_gpu_twice(cluster: Installation) -> None:
     second.kill()
 
 
-def _stopped(piece: Piece) -> bool:
+def stopped(piece: Piece) -> bool:
     with open(f"/proc/{piece.pid}/stat") as stat:  # noqa: PTH123
         return stat.read().rsplit(")", 1)[1].split()[0] == "T"
 

@@ -9,6 +9,7 @@ from tests.e2e.test_policies import declare, label, rule
 from tests.realkube import fleet
 from tests.realkube.api import ApiError, Json, wait_until
 from tests.realkube.harness import ControlPlane
+from tests.realkube.process import Piece
 
 pytestmark = pytest.mark.e2e
 
@@ -130,6 +131,22 @@ def test_who_is_let_in_while_it_is_down(cluster: Installation) -> None:
 
     cluster.api.create(fleet.pods_in(), fleet.gpu_pod("again", 2))
     cluster.api.delete(f"{DEPLOYMENTS}/t")
+
+
+def test_a_pod_that_is_written_while_it_starts_is_let_in_a_moment_later(enforced: Installation) -> None:
+    enforced.serve.kill()
+    enforced.serve = enforced.start_serve(fault="after-ledgers-synced:delay=2", wait=False)
+    enforced.serve.wait_until(lambda: said(enforced.serve, "webhook_listening"))
+
+    pod = enforced.api.create(fleet.pods_in(), fleet.gpu_pod("early", 2))
+
+    assert pod["spec"]["schedulerName"] == SCHEDULER
+    assert said(enforced.serve, "call_refused")
+    assert len(enforced.bound("early")[1]) == 2
+
+
+def said(piece: Piece, event: str) -> bool:
+    return f'"event": "{event}"' in piece.log.read_text()
 
 
 def test_somebody_s_hand_in_the_registration_is_put_right(enforced: Installation) -> None:

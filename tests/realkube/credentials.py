@@ -18,6 +18,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LIFE = datetime.timedelta(days=1)
+BACKDATED = datetime.timedelta(hours=1)
+"""As long as ours: programs of a test may have clocks that run behind."""
+
 _SIGNS_CERTIFICATES = x509.KeyUsage(
     digital_signature=True,
     content_commitment=False,
@@ -138,7 +141,7 @@ def _certificate(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePub
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(minutes=5))
+        .not_valid_before(now - BACKDATED)
         .not_valid_after(now + LIFE)
     )
 

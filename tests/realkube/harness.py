@@ -31,13 +31,31 @@ LOOPBACK = "127.0.0.1"
 _WORKERS = 16
 _SILENT_NODES_ARE_FINE = ["-node-lifecycle-controller", "-taint-eviction-controller"]
 _RUNNING: list["ControlPlane"] = []
+_AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [
+        # What a kubelet asks about its own callers: who may what, and whether he may.
+        {
+            "level": "RequestResponse",
+            "resources": [{"group": "authorization.k8s.io", "resources": ["subjectaccessreviews"]}],
+        },
+        {"level": "Metadata"},
+    ],
+}
 
 
 class ControlPlane:
     """The pieces, the admin's access to them and the users a test makes. Use as a context manager."""
 
     def __init__(
-        self, *, controllers: bool = True, node_lifecycle: bool = False, feature_gates: Mapping[str, bool] | None = None
+        self,
+        *,
+        controllers: bool = True,
+        node_lifecycle: bool = False,
+        feature_gates: Mapping[str, bool] | None = None,
+        audited: bool = False,
     ) -> None:
         """Prepare the folder and the authority; entering the context starts the programs.
 
@@ -46,6 +64,7 @@ class ControlPlane:
             node_lifecycle: keep the controllers that taint nodes without heartbeats; the test must then
                 renew each node's Lease.
             feature_gates: switched on or off in the API server, and in the kubelets that join it.
+            audited: have the API server write down in `audit_log` who asked for what.
         """
         # The owner is in the name, so that a folder left by a crash can be told from one in use.
         self.folder = Path(tempfile.mkdtemp(prefix=f"atoll-realkube-{os.getpid()}-"))
@@ -53,6 +72,8 @@ class ControlPlane:
         self.server = f"https://{LOOPBACK}:{free_port()}"
         self.pieces: dict[str, Piece] = {}
         self.feature_gates = dict(feature_gates or {})
+        self.audit_log = self.folder / "audit.log"
+        self._audited = audited
         self._controllers = controllers
         self._node_lifecycle = node_lifecycle
         self._opened: list[Api] = []
@@ -144,17 +165,21 @@ class ControlPlane:
 
     # Schedulers and other programs.
 
-    def start_scheduler(self, name: str, config: Json | None = None, *, wait: bool = True) -> Piece:
+    def start_scheduler(
+        self, name: str, config: Json | None = None, *, wait: bool = True, elects: bool = False
+    ) -> Piece:
         """Start a stock kube-scheduler with a KubeSchedulerConfiguration (default: `scheduler_config()`).
 
-        Only access and leader election are filled in here. `name` names the piece, not the schedulerName.
+        Only access is filled in here, and that it leads at once unless it `elects` as its configuration says. `name`
+        names the piece, not the schedulerName.
         """
         path = self._write_kubeconfig(
             name, kubeconfig(self.server, self.authority.cert, pair=self.authority.client("system:kube-scheduler"))
         )
         given = config or scheduler_config()
         connection = {**given.get("clientConnection", {}), "kubeconfig": str(path)}
-        whole = {**given, "clientConnection": connection, "leaderElection": {"leaderElect": False}}
+        election = given["leaderElection"] if elects else {"leaderElect": False}
+        whole = {**given, "clientConnection": connection, "leaderElection": election}
         settings = self.folder / f"{name}.json"
         settings.write_text(json.dumps(whole, indent=1))
         port = self._ports[name] = free_port()
@@ -235,6 +260,10 @@ class ControlPlane:
         if self.feature_gates:
             gates = (f"{name}={str(on).lower()}" for name, on in self.feature_gates.items())
             command.append(f"--feature-gates={','.join(gates)}")
+        if self._audited:
+            policy = self.folder / "audit-policy.yaml"
+            policy.write_text(yaml.safe_dump(_AUDIT_POLICY))
+            command += [f"--audit-policy-file={policy}", f"--audit-log-path={self.audit_log}"]
         self.run("kube-apiserver", command).wait_until(self.answers)
 
     def _start_controllers(self) -> None:

@@ -40,6 +40,7 @@ class RealNode:
         gpus, pcie, nvlinks: the machine, as the plugin and its allocator see it.
         policy, scope: of the Topology Manager. numa: NUMA nodes; the machine must have as many CPUs.
         plugin_folder: where the plugin looks for a kubelet, where that is not the kubelet's own.
+        guarded: whether the kubelet asks the API server who calls it and what he may, as kubeadm has it; else all may.
         nvidia: whether the plugin is NVIDIA's own program; an agent must have laid the machine out before it starts.
     """
 
@@ -54,6 +55,7 @@ class RealNode:
     numa: int = 2
     plugin_folder: Path | None = None
     nvidia: bool = False
+    guarded: bool = False
     cri: FakeCri = field(init=False)
     plugin: Any = field(init=False)
     """A FakePlugin or a NvidiaPlugin."""
@@ -165,8 +167,8 @@ class RealNode:
             "failSwapOn": False,
             "containerRuntimeEndpoint": socket,
             "imageServiceEndpoint": socket,
-            "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
-            "authorization": {"mode": "AlwaysAllow"},
+            "authentication": {"anonymous": {"enabled": not self.guarded}, "webhook": {"enabled": self.guarded}},
+            "authorization": {"mode": "Webhook" if self.guarded else "AlwaysAllow"},
             "address": "127.0.0.1",
             "port": free_port(),
             "healthzPort": 0,

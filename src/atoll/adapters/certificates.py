@@ -190,8 +190,8 @@ def _stale(files: CertificateFiles, names: Sequence[str], now: datetime) -> list
     leaves = _leaves(files, tuple(names))
     if ca is None:
         return [_MakeCa(files, now), *(_MakeLeaf(files, leaf, now) for leaf in leaves)]
-    renewed = [_MakeCa(files, now)] if ca.not_valid_after_utc - RENEW_BEFORE <= now else []
-    return [*renewed, *(_MakeLeaf(files, leaf, now) for leaf in leaves if not _good(leaf, ca, now + RENEW_BEFORE))]
+    renewed = [] if _lasts(ca, now) else [_MakeCa(files, now)]
+    return [*renewed, *(_MakeLeaf(files, leaf, now) for leaf in leaves if not _lasts_as(leaf, ca, now))]
 
 
 def _stale_under_foreign_ca(files: CertificateFiles, ca: x509.Certificate, now: datetime) -> list[_MakeCa | _MakeLeaf]:
@@ -208,6 +208,16 @@ def _leaves(files: CertificateFiles, names: tuple[str, ...]) -> tuple[_Leaf, _Le
         _Leaf(files.server, files.server_key, "atoll extender", names, server, SERVER_LIFE),
         _Leaf(files.scheduler, files.scheduler_key, "kube-scheduler", (), client, SCHEDULER_LIFE),
     )
+
+
+def _lasts(certificate: x509.Certificate, now: datetime) -> bool:
+    """Begun, and not about to end. One that has not begun was made where the clock was ahead."""
+    return certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc - RENEW_BEFORE
+
+
+def _lasts_as(leaf: _Leaf, ca: x509.Certificate, now: datetime) -> bool:
+    certificate = _certificate(leaf.path)
+    return certificate is not None and _lasts(certificate, now) and _good(leaf, ca, now)
 
 
 def _good(leaf: _Leaf, ca: x509.Certificate, until: datetime) -> bool:

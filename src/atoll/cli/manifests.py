@@ -52,6 +52,10 @@ def webhook(
         str | None,
         typer.Option(metavar="NAMESPACE/NAME[:PORT]", help="The Service before it, where it runs in the cluster."),
     ] = None,
+    inject_ca_from: Annotated[
+        str | None,
+        typer.Option(metavar="NAMESPACE/NAME", help="A Certificate of cert-manager, which then fills in its CA."),
+    ] = None,
     gpu_resource: GpuResource = None,
 ) -> None:
     """Print the registrations of the webhook: for pods with GPUs, and for warnings about workloads with GPUs.
@@ -63,20 +67,31 @@ def webhook(
         raise typer.BadParameter("found " + ("neither" if url is None else "both") + "; give --url or --service")
     if url is not None:
         _check_url(url, "the webhook", "--url")
+    if inject_ca_from is not None and not _names_object(inject_ca_from):
+        raise typer.BadParameter(
+            f"found {quoted(inject_ca_from)}; wanted is NAMESPACE/NAME of a Certificate", param_hint="--inject-ca-from"
+        )
     objects = registered.webhook(
-        {"url": url} if url else {"service": _service(service or "")}, resources=resources_of(gpu_resource)
+        {"url": url} if url else {"service": _service(service or "")},
+        inject_ca_from=inject_ca_from or "",
+        resources=resources_of(gpu_resource),
     )
     typer.echo(made.yaml_of(objects), nl=False)
 
 
 def _service(given: str) -> dict[str, object]:
     where, _, port = given.partition(":")
-    namespace, slash, name = where.partition("/")
-    if not slash or not is_object_name(namespace) or not is_object_name(name) or not (port or "443").isdecimal():
+    if not _names_object(where) or not (port or "443").isdecimal():
         raise typer.BadParameter(
             f"found {quoted(given)}; wanted is NAMESPACE/NAME or NAMESPACE/NAME:PORT", param_hint="--service"
         )
+    namespace, _, name = where.partition("/")
     return {"namespace": namespace, "name": name, "port": int(port or 443)}
+
+
+def _names_object(given: str) -> bool:
+    namespace, slash, name = given.partition("/")
+    return bool(slash) and is_object_name(namespace) and is_object_name(name)
 
 
 @app.command()

@@ -13,6 +13,27 @@ from atoll.core.errors import quoted
 
 PORT_MAX = 65_535
 
+Webhook = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT", help="Answer admission calls there (`atoll manifests webhook`).")
+]
+WebhookCertificates = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Its tls.crt, tls.key and ca.crt, e.g. a mounted Secret; else of --cert-dir."),
+]
+WebhookScheduler = Annotated[
+    str, typer.Option(metavar="NAME", help="The schedulerName that GPU pods get there which name none.")
+]
+Gate = Annotated[
+    bool, typer.Option("--gate", help="Watch what pods' own schedulers look at, so that pods can be sent to nodes.")
+]
+How = Annotated[
+    Delivery,
+    typer.Option(
+        case_sensitive=False,
+        help="How pods wait where no PlacementPolicy says so; all but Extender needs --webhook.",
+    ),
+]
+
 
 def serve(
     *,
@@ -31,24 +52,11 @@ def serve(
         list[str] | None,
         typer.Option(metavar="NAME", help="A further name of the server certificate, e.g. a Service's; repeatable."),
     ] = None,
-    webhook: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT", help="Answer admission calls there (`atoll manifests webhook`)."),
-    ] = None,
-    webhook_scheduler: Annotated[
-        str, typer.Option(metavar="NAME", help="The schedulerName that GPU pods get there which name none.")
-    ] = "",
-    gate: Annotated[
-        bool,
-        typer.Option("--gate", help="Watch what pods' own schedulers look at, so that pods can be sent to nodes."),
-    ] = False,
-    delivery: Annotated[
-        Delivery,
-        typer.Option(
-            case_sensitive=False,
-            help="How pods wait for which no PlacementPolicy says so; all but Extender needs --webhook.",
-        ),
-    ] = Delivery.EXTENDER,
+    webhook: Webhook = None,
+    webhook_cert_dir: WebhookCertificates = None,
+    webhook_scheduler: WebhookScheduler = "",
+    gate: Gate = False,
+    delivery: How = Delivery.EXTENDER,
     log_format: Annotated[LogFormat, typer.Option(help="Logs go to standard error.")] = LogFormat.JSON,
 ) -> None:
     """Answer kube-scheduler: whole islands, or wait and be told why. Runs until SIGTERM.
@@ -57,10 +65,14 @@ def serve(
     started as told or fails.
     """
     host, port = _address(listen, "--listen")
-    if webhook_scheduler and webhook is None:
-        raise typer.BadParameter("found no --webhook; it is the webhook that sets it", param_hint="--webhook-scheduler")
-    if delivery is not Delivery.EXTENDER and webhook is None:
-        raise typer.BadParameter("found no --webhook; it is the webhook that holds pods", param_hint="--delivery")
+    if webhook is None:
+        _needs_webhook(
+            {
+                "--webhook-scheduler": webhook_scheduler,
+                "--webhook-cert-dir": webhook_cert_dir,
+                "--delivery": delivery is not Delivery.EXTENDER,
+            }
+        )
     if delivery is Delivery.GATE and not gate:
         raise typer.BadParameter("found no --gate; without it no pod can be sent anywhere", param_hint="--delivery")
     asked_at = None if webhook is None else _address(webhook, "--webhook")
@@ -81,10 +93,18 @@ def serve(
         webhook=asked_at,
         gate=gate,
         delivery=delivery,
+        webhook_certificates=webhook_cert_dir,
         scheduler=object_name(webhook_scheduler) if webhook_scheduler else "",
     )
     if not run(wired.serve(settings), json_logs=log_format is LogFormat.JSON):
         raise typer.Exit(FAILED)
+
+
+def _needs_webhook(given: dict[str, object]) -> None:
+    """Args: given: options that say how the webhook is to be, with what was given for them."""
+    for option, value in given.items():
+        if value:
+            raise typer.BadParameter("found no --webhook; it is the webhook that does it", param_hint=option)
 
 
 def _address(listen: str, option: str) -> tuple[str, int]:

@@ -13,18 +13,21 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from ssl import SSLContext, SSLError
+from ssl import SSLContext
 
 import structlog
 from aiohttp import web
 
-from atoll.adapters.certificates import CertificateError, CertificateFiles, ensure_certificates, server_names
+from atoll.adapters.certificates import ensure_certificates, server_names
 from atoll.adapters.faults import Faults, FaultyApi, Point, parse_fault
 from atoll.adapters.kube.api import KubeClusterApi
 from atoll.adapters.kube.client import KubeClient
 from atoll.adapters.kube.credentials import access_from
 from atoll.adapters.kube.lease import leadership
+from atoll.adapters.kube.registration import Registrations
+from atoll.adapters.presented import Presented, mounted, own
 from atoll.core.asking import BUILT_IN
 from atoll.core.delivery import Delivery
 from atoll.core.errors import AtollError
@@ -33,18 +36,17 @@ from atoll.servers.extender import Extender
 from atoll.servers.http import Service, runner
 from atoll.servers.metrics import Metrics
 from atoll.servers.snapshot import snapshot_json
-from atoll.servers.tls import server_context
 from atoll.servers.webhook import Webhook
 from atoll.servers.webhook_http import webhook_runner
 from atoll.servers.witness import Witness
 from atoll.services.scheduling import Scheduling
 from atoll.services.shell import Shell
+from atoll.wiring.certificates import Followed
 from atoll.wiring.running import stop_asked_for
 
 STANDSTILL_S = 10.0
 """The service's loop takes ten ticks a second; one that has taken none for so long is stuck."""
 
-RENEWAL_CHECK_S = 6 * 3600.0
 READY_CHECK_S = 0.1
 _log = structlog.get_logger("atoll.serve")
 
@@ -58,6 +60,8 @@ class ServeSettings:
         dns_names: further names of the server certificate, such as a Service's.
         fault: the text of ATOLL_FAULT, "" for none.
         webhook: host and port on which admission calls are answered; None = they are not.
+        webhook_certificates: a folder with tls.crt, tls.key and ca.crt for it; None = it presents the same as the
+            extender does.
         scheduler: the schedulerName that GPU pods get there which name none, "" = they keep what they have.
         gate: whether pods can be sent to nodes.
         delivery: how the decision reaches pods for which no policy says so.
@@ -72,6 +76,7 @@ class ServeSettings:
     dns_names: tuple[str, ...] = ()
     fault: str = ""
     webhook: tuple[str, int] | None = None
+    webhook_certificates: Path | None = None
     scheduler: str = ""
     gate: bool = False
     delivery: Delivery = Delivery.EXTENDER
@@ -109,14 +114,11 @@ async def serve(settings: ServeSettings) -> None:
     stop = stop_asked_for()
     faults = Faults(parse_fault(settings.fault) if settings.fault else None)
     access = access_from(settings.kubeconfig)
-    names = server_names(settings.host, settings.dns_names, socket.gethostname())
-    files = ensure_certificates(settings.certificates, names, datetime.now(UTC))
-    tls = _context(files)
-    open_tls = _context(files, clients=False)
-    served = [files.ca.read_bytes()]  # of the certificates that are in use, whatever lies in the folder by now
+    shown, asked_as = _certificates(settings)
     async with KubeClient(access) as client:
+        registrations = Registrations(client, asked_as.ca, lambda: datetime.now(UTC))
         cluster: ClusterApi = KubeClusterApi(
-            client, settings.resources, settings.namespace, ca=lambda: served[0], foresee=settings.gate
+            client, settings.resources, settings.namespace, registrations, foresee=settings.gate
         )
         if settings.fault:
             _log.warning("fault_armed", fault=settings.fault)
@@ -136,11 +138,12 @@ async def serve(settings: ServeSettings) -> None:
             faults=faults,
         )
         server = runner(service)
-        port = await _listen(server, settings.host, settings.port, tls, "--listen")
-        servers = [server]
+        port = await _listen(server, settings.host, settings.port, shown.tls, "--listen")
+        servers, following = [server], [shown.follow]
         if settings.webhook is not None:
             servers.append(webhook_runner(Webhook(shell, settings.resources, settings.scheduler), metrics))
-            asked = await _listen(servers[-1], *settings.webhook, open_tls, "--webhook")
+            asked = await _listen(servers[-1], *settings.webhook, asked_as.tls, "--webhook")
+            following.append(partial(asked_as.follow, registrations.name_ca))
             _log.info("webhook_listening", host=settings.webhook[0], port=asked)
         _log.info("listening", host=settings.host, port=port, server=access.server)
         # One name for all lives of this address: whoever holds it knows that the one before is dead, and leads at once.
@@ -149,7 +152,7 @@ async def serve(settings: ServeSettings) -> None:
             stop,
             [
                 asyncio.create_task(shell.run(), name="shell"),
-                asyncio.create_task(_renew(settings.certificates, names, (tls, open_tls), served), name="renew"),
+                *(asyncio.create_task(follow(), name="certificates") for follow in following),
                 asyncio.create_task(_announce(shell), name="announce"),
             ],
             asyncio.create_task(_lead(client, settings.namespace, me, shell, faults), name="lead"),
@@ -199,12 +202,18 @@ def _unready(shell: Shell, stop: asyncio.Event) -> Sequence[str]:
     return [*([missing] if missing else []), *(["stopping"] if stop.is_set() else [])]
 
 
-def _context(files: CertificateFiles, *, clients: bool = True) -> SSLContext:
-    """Args: clients: whether those who call have certificates of our CA."""
-    try:
-        return server_context(files.server, files.server_key, files.ca if clients else None)
-    except (OSError, SSLError) as error:
-        raise CertificateError(f"{files.folder}: the certificates cannot be used: {error}") from error
+def _certificates(settings: ServeSettings) -> tuple[Followed, Followed]:
+    """The extender's and the webhook's.
+
+    Raises: CertificateError.
+    """
+    names = server_names(settings.host, settings.dns_names, socket.gethostname())
+
+    def ours(now: datetime) -> Presented:
+        return own(ensure_certificates(settings.certificates, names, now))
+
+    apart = settings.webhook_certificates
+    return Followed(ours, clients=True), Followed(ours if apart is None else lambda _: mounted(apart), clients=False)
 
 
 async def _listen(server: web.AppRunner, host: str, port: int, tls: SSLContext, option: str) -> int:
@@ -236,16 +245,3 @@ async def _announce(shell: Shell) -> None:
     gc.freeze()
     statistics = shell.scheduling.statistics()
     _log.info("ready", after_s=round(time.monotonic() - started, 2), nodes=statistics.nodes, pods=statistics.pods)
-
-
-async def _renew(folder: Path, names: Sequence[str], contexts: Sequence[SSLContext], served: list[bytes]) -> None:
-    """Renew certificates while running: new connections get the new one."""
-    while True:
-        await asyncio.sleep(RENEWAL_CHECK_S)
-        try:
-            files = ensure_certificates(folder, names, datetime.now(UTC))
-            for tls in contexts:
-                tls.load_cert_chain(files.server, files.server_key)
-            served[0] = files.ca.read_bytes()
-        except (CertificateError, OSError, SSLError) as error:
-            _log.warning("certificates_not_renewed", why=str(error))

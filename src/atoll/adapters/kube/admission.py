@@ -6,6 +6,8 @@ often wider than they should be. What is prevented then:
 - A stranger edits a `GPULedger`, and a GPU is granted twice or its node closed. Only the scheduler side writes them.
 - A pod claims a grant that it never got, or loses sight of its own, for whoever reads annotations: by its template, an
   update, its status, or a Binding. Only the scheduler side sets, changes or removes what Atoll answers.
+- Somebody lifts the gate of a pod that waits to be sent to its node, and any scheduler puts it anywhere. Only the
+  scheduler side lifts it.
 - Somebody puts a placement policy in force that nobody accepted, by its status. Only the scheduler side writes that.
 - One node that was broken into speaks for all: with its agent's token it tells other nodes' GPUs, or that a dead agent
   lives. An agent writes the objects of the node that its token names, and deletes none; a shim, its Lease alone.
@@ -26,12 +28,13 @@ from atoll.adapters.kube.manifests_agent import AGENT_ACCOUNT
 from atoll.adapters.kube.manifests_shim import SHIM_ACCOUNT
 from atoll.adapters.kube.manifests_webhook import rule_of
 from atoll.adapters.kube.names import ANSWERED, GROUP, agent_lease, shim_lease
+from atoll.core.delivery import PLACEMENT
 
 NODE_CLAIM = "authentication.kubernetes.io/node-name"
 """In the tokens that the kubelet fetches for a pod: the node that the pod is on."""
 
-LEDGERS, ANSWERS, POLICIES, AGENTS, SHIMS = (
-    f"{whose}.{GROUP}" for whose in ("ledgers", "answers", "policies", "agents", "shims")
+LEDGERS, ANSWERS, GATES, POLICIES, AGENTS, SHIMS = (
+    f"{whose}.{GROUP}" for whose in ("ledgers", "answers", "gates", "policies", "agents", "shims")
 )
 _API_VERSION = "admissionregistration.k8s.io/v1"
 _WRITES = ["CREATE", "UPDATE", "DELETE"]
@@ -61,6 +64,7 @@ def admission(
     policies = [
         _ledgers(scheduler_side),
         _answers(scheduler_side),
+        _gates(scheduler_side),
         _policy_statuses(scheduler_side),
         _agents(namespace, agent),
         _shims(namespace, shim),
@@ -103,6 +107,16 @@ def _answers(scheduler_side: str) -> Manifest:
         conditions={"answered": answered, "not-the-scheduler-side": f"{_USER} != {_text(scheduler_side)}"},
         variables={"before": _annotations("oldObject"), "after": _annotations("object")},
         validations=[_validation(unchanged, message)],
+    )
+
+
+def _gates(scheduler_side: str) -> Manifest:
+    gated = f".?spec.?schedulingGates.orValue([]).exists(gate, gate.name == {_text(PLACEMENT)})"
+    return _policy(
+        GATES,
+        rules=[rule_of("", ["pods"], ["UPDATE"])],
+        conditions={"gated": f"oldObject{gated}", "not-the-scheduler-side": f"{_USER} != {_text(scheduler_side)}"},
+        validations=[_validation(f"object{gated}", f"only {scheduler_side} lifts the gate {PLACEMENT}")],
     )
 
 

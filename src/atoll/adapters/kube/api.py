@@ -5,7 +5,7 @@ What an answer means is decided here, once. 4xx: the server refused, so nothing 
 either, and so do other things.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -74,7 +74,7 @@ class KubeClusterApi:
     """`ports.ClusterApi` on a real API server. `resources` are the names that count as GPUs.
 
     Args:
-        namespace: of the agents' Leases. ca: by which the webhook is known, as PEM.
+        namespace: of the agents' Leases. registrations: of the webhook, of which it is a process.
         foresee: whether all is watched that kube-scheduler's filters look at.
     """
 
@@ -83,12 +83,12 @@ class KubeClusterApi:
         client: KubeClient,
         resources: tuple[str, ...] = (names.GPU_RESOURCE,),
         namespace: str = "kube-system",
-        ca: Callable[[], bytes] = lambda: b"",
+        registrations: Registrations | None = None,
         *,
         foresee: bool = False,
     ) -> None:
+        self._registrations = registrations or Registrations(client, lambda: b"", lambda: datetime.now(UTC))
         self._foresee = foresee
-        self._ca = ca
         self._client = client
         self._resources = resources
         self._namespace = namespace
@@ -125,7 +125,7 @@ class KubeClusterApi:
             case TellPolicy():
                 return await self._tell_policy(effect)
             case KeepRegistration():
-                return await Registrations(self._client, self._ca).keep(effect)
+                return await self._registrations.keep(effect)
 
     async def _tell_policy(self, effect: TellPolicy) -> PolicyTold:
         path = names.policy_path(effect.name) + "/status"

@@ -141,7 +141,7 @@ def publisher_rules() -> list[Manifest]:
     """What `atoll topology publish` needs; for people and pipelines, not for the service."""
     return [
         rule("", ["nodes"], ["get"]),
-        rule(GROUP, ["gpunodes"], ["get", "create", "patch"]),
+        rule(GROUP, ["gpunodes"], ["create", "patch"]),
         rule(GROUP, ["gpunodes/status"], ["patch"]),
     ]
 

@@ -16,8 +16,9 @@ NAME = "atoll"
 PODS, WORKLOADS = f"pods.{GROUP}", f"workloads.{GROUP}"
 MUTATING, VALIDATING = "mutatingwebhookconfigurations", "validatingwebhookconfigurations"
 TIMEOUT_S, WARNING_TIMEOUT_S = 5, 1
-INJECTED = "cert-manager.io/inject-ca-from"
-"""Whoever has this annotation gets its CA from cert-manager, and Atoll leaves it alone."""
+INJECT_FROM = "cert-manager.io/inject-ca-from"
+INJECTED = frozenset({INJECT_FROM, "cert-manager.io/inject-ca-from-secret", "cert-manager.io/inject-apiserver-ca"})
+"""Whoever has one of these annotations gets its CA from cert-manager, and Atoll leaves it alone."""
 
 TEMPLATES: dict[str, tuple[str, ...]] = {
     "apps": ("deployments", "statefulsets", "daemonsets", "replicasets"),
@@ -32,16 +33,14 @@ TEMPLATES: dict[str, tuple[str, ...]] = {
 """Kinds with templates of pods, by their group."""
 
 
-def webhook(
-    client_config: Manifest, *, ca_bundle: str = "", resources: tuple[str, ...] = (GPU_RESOURCE,)
-) -> list[Manifest]:
+def webhook(to: Manifest, *, inject_ca_from: str = "", resources: tuple[str, ...] = (GPU_RESOURCE,)) -> list[Manifest]:
     """Both registrations.
 
     Args:
-        client_config: `{"url": …}` or `{"service": …}`. ca_bundle: base64; Atoll fills in its own where there is none.
+        to: `{"url": …}` or `{"service": …}`. inject_ca_from: NAMESPACE/NAME of a Certificate of cert-manager.
         resources: names that count as GPUs.
     """
-    to = {**client_config, **({"caBundle": ca_bundle} if ca_bundle else {})}
+    annotations = {INJECT_FROM: inject_ca_from} if inject_ca_from else {}
     conditions = [{"name": "asks-for-gpus", "expression": asks_for_gpus(resources)}]
     pods = {
         "name": PODS,
@@ -60,10 +59,11 @@ def webhook(
     }
     mutating = {**pods, "reinvocationPolicy": "IfNeeded"}
     return [
-        _registration("MutatingWebhookConfiguration", [{**mutating, "clientConfig": _at(to, "/mutate")}]),
+        _registration("MutatingWebhookConfiguration", [{**mutating, "clientConfig": _at(to, "/mutate")}], annotations),
         _registration(
             "ValidatingWebhookConfiguration",
             [{**each, "clientConfig": _at(to, "/validate")} for each in (pods, workloads)],
+            annotations,
         ),
     ]
 
@@ -91,10 +91,10 @@ def rule_of(group: str, resources: list[str], operations: list[str]) -> Manifest
     return {"apiGroups": [group], "apiVersions": ["*"], "operations": [*operations], "resources": resources}
 
 
-def _registration(kind: str, webhooks: list[Manifest]) -> Manifest:
+def _registration(kind: str, webhooks: list[Manifest], annotations: dict[str, str]) -> Manifest:
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": kind,
-        "metadata": {"name": NAME},
+        "metadata": {"name": NAME, **({"annotations": annotations} if annotations else {})},
         "webhooks": webhooks,
     }
