@@ -88,15 +88,13 @@ class Play:
     def run(self, clusters: Sequence[Cluster]) -> None:
         api = self._api
         self._set_up(clusters)
-        for cluster in clusters:
-            self._models[cluster.name] = self._model_of(cluster)
+        self._models = self._told(clusters)
         for index in range(max(len(cluster.arriving) for cluster in clusters)):
             self._wave([(cluster, cluster.arriving[index]) for cluster in clusters if index < len(cluster.arriving)])
-        for path in {fleet.pods_in(namespace) for cluster in clusters for namespace in cluster.namespaces}:
-            api.delete(path, grace_s=0)
-        for path in (fleet.NODES, CSI_NODES, VOLUMES):
-            api.delete(path)
-        api.each(api.delete, {claims_in(namespace) for cluster in clusters for namespace in cluster.namespaces})
+        spaces = [namespace for cluster in clusters for namespace in cluster.namespaces]
+        api.each(lambda namespace: api.delete(fleet.pods_in(namespace), grace_s=0), spaces)
+        api.each(lambda namespace: api.delete(claims_in(namespace)), spaces)
+        api.each(api.delete, (fleet.NODES, CSI_NODES, VOLUMES))
         wait_until(lambda: not self._pods.all(), "the last pod to go", 60)
 
     # What is there from the start.
@@ -117,6 +115,8 @@ class Play:
                 if (claim["metadata"]["namespace"], claim["metadata"]["name"]) in used
             ]
         api.each(self._store, [pair for cluster in clusters for pair in cluster.stored.claims])
+        by_hand = [volume for cluster in clusters for volume in cluster.stored.by_hand]
+        api.each(lambda volume: api.create(VOLUMES, volume), by_hand)
         api.each(self._tell_driver, [each for cluster in clusters for each in cluster.stored.csi_nodes.items()])
         fleet.create_pods(api, [pod for cluster in clusters for pod in cluster.settled])
         api.each(self._settle, [(cluster, pod) for cluster in clusters for pod in cluster.settled])
@@ -144,20 +144,22 @@ class Play:
         if name in cluster.deleting:
             self._api.delete(f"{fleet.pods_in(namespace)}/{name}")
 
-    def _model_of(self, cluster: Cluster) -> Model:
-        api, model = self._api, Model()
-        for node in cluster.nodes:
-            name = node["metadata"]["name"]
-            model.feed("nodes", api.get(f"{fleet.NODES}/{name}"))
-            if name in cluster.stored.csi_nodes:
-                model.feed("csinodes", api.get(f"{CSI_NODES}/{name}"))
-        for namespace in cluster.namespaces:
-            model.feed("namespaces", api.get(f"/api/v1/namespaces/{namespace}"))
+    def _told(self, clusters: Sequence[Cluster]) -> dict[str, Model]:
+        """A model per cluster that has been told of everything that is its own."""
+        api, models = self._api, {cluster.name: Model() for cluster in clusters}
+        by_space = {namespace: models[each.name] for each in clusters for namespace in each.namespaces}
         for storage_class in api.items("/apis/storage.k8s.io/v1/storageclasses"):
-            model.feed("storageclasses", storage_class)
-        for pod in cluster.settled:
-            model.feed("pods", api.get(f"{fleet.pods_in(pod['metadata']['namespace'])}/{pod['metadata']['name']}"))
-        return model
+            for model in models.values():
+                model.feed("storageclasses", storage_class)
+        for kind, path in (("nodes", fleet.NODES), ("csinodes", CSI_NODES), ("persistentvolumes", VOLUMES)):
+            for item in api.items(path):
+                models[item["metadata"]["name"].partition("-")[0]].feed(kind, item)
+        for namespace in api.items("/api/v1/namespaces"):
+            if (found := by_space.get(namespace["metadata"]["name"])) is not None:
+                found.feed("namespaces", namespace)
+        for pod in api.items("/api/v1/pods"):
+            by_space[pod["metadata"]["namespace"]].feed("pods", pod)
+        return models
 
     # One pod per cluster.
 
