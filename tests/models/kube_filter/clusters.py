@@ -82,7 +82,9 @@ def pairs(labels: Mapping[str, str]) -> Labels:
     return tuple(sorted(labels.items()))
 
 
-def cluster(*things: KubeNode | KubePod | KubeStored, namespaces: Mapping[str, Mapping[str, str]] | None = None) -> KubeCluster:
+def cluster(
+    *things: KubeNode | KubePod | KubeStored, namespaces: Mapping[str, Mapping[str, str]] | None = None
+) -> KubeCluster:
     made = KubeCluster()
     for name, labels in (namespaces or {"ml": {"team": "red"}, "web": {"team": "blue"}}).items():
         made.put_namespace(name, pairs(labels))
@@ -125,9 +127,7 @@ def term(*labels: Requirement, fields: tuple[Requirement, ...] = ()) -> NodeTerm
     return NodeTerm(labels, fields)
 
 
-def pods_with(
-    key: str, pods: Selector, namespaces: Sequence[str] = ("ml",), in_namespaces: Selector = None
-) -> PodTerm:
+def pods_with(key: str, pods: Selector, namespaces: Sequence[str] = ("ml",), in_namespaces: Selector = None) -> PodTerm:
     return PodTerm(key, pods, frozenset(namespaces), in_namespaces)
 
 

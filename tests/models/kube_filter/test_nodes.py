@@ -48,7 +48,9 @@ def test_each_taint_must_be_tolerated() -> None:
 
 
 def test_a_noexecute_taint_keeps_pods_away_too_and_a_prefernoschedule_taint_does_not() -> None:
-    made = cluster(node("evicts", None, Taint("t", "", "NoExecute")), node("prefers", None, Taint("t", "", "PreferNoSchedule")))
+    made = cluster(
+        node("evicts", None, Taint("t", "", "NoExecute")), node("prefers", None, Taint("t", "", "PreferNoSchedule"))
+    )
 
     assert asked(made, pod(), ["evicts", "prefers"]) == {"evicts": Rule.TAINT, "prefers": None}
 
