@@ -273,6 +273,9 @@ def _pod_term(rng: random.Random, cluster: Cluster, labels: dict[str, str]) -> J
             term["namespaceSelector"] = {"matchLabels": {"team": rng.choice(TEAMS)}}
         case "all":
             term["namespaceSelector"] = {}
+    if "namespaceSelector" in term and term["topologyKey"] == "kubernetes.io/hostname":
+        # It means pods of other clusters, too, and all their nodes have that label.
+        term["topologyKey"] = host_key(cluster.name)
     if _may_be_narrowed(term) and rng.random() < 0.12:
         term[rng.choice(["matchLabelKeys", "mismatchLabelKeys"])] = ["pod-template-hash"]
     return term

@@ -153,7 +153,9 @@ class Play:
                 model.feed("storageclasses", storage_class)
         for kind, path in (("nodes", fleet.NODES), ("csinodes", CSI_NODES), ("persistentvolumes", VOLUMES)):
             for item in api.items(path):
-                models[item["metadata"]["name"].partition("-")[0]].feed(kind, item)
+                # Volumes of clusters that are gone may take their time to go.
+                if (found := models.get(item["metadata"]["name"].partition("-")[0])) is not None:
+                    found.feed(kind, item)
         for namespace in api.items("/api/v1/namespaces"):
             if (found := by_space.get(namespace["metadata"]["name"])) is not None:
                 found.feed("namespaces", namespace)
