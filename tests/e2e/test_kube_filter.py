@@ -10,7 +10,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -194,7 +194,7 @@ class Play:
         passing = [node for node, answer in zip(nodes, answers, strict=True) if isinstance(answer, Passes)]
         node = random.Random(arriving.name).choice(passing) if passing else ""
         if node:
-            model.cluster.put_pod(replace(arriving, node=node))
+            model.cluster.assume(arriving, node)
         return cluster, pod, arriving, node, answers
 
     def _judge(self, cluster: Cluster, pod: Json, arriving: KubePod, node: str, answers: list[Answer]) -> None:

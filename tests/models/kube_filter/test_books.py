@@ -49,15 +49,28 @@ def test_a_terminating_pod_still_holds_what_it_has_and_an_ended_one_does_not() -
     assert rule(made.answer(pod(gpus=1), "n")) is None
 
 
-def test_an_assumed_pod_counts_and_what_is_said_of_it_later_replaces_it() -> None:
+def test_a_pod_counts_where_it_is_assumed_while_nobody_says_that_it_has_a_node() -> None:
     waiting = pod("a", gpus=4)
     made = cluster(node("n", gpus=4), node("m", gpus=4))
-    made.put_pod(moved(waiting, "n"))
+    made.assume(waiting, "n")
+    made.put_pod(waiting)
     assert asked(made, pod(gpus=1), ["n", "m"]) == {"n": Rule.RESOURCE, "m": None}
 
     made.put_pod(moved(waiting, "m"))
+    made.put_pod(waiting)
 
-    assert asked(made, pod(gpus=1), ["n", "m"]) == {"n": None, "m": Rule.RESOURCE}
+    assert asked(made, pod(gpus=1), ["n", "m"]) == {"n": None, "m": None}
+
+
+def test_an_assumed_pod_that_ends_or_is_deleted_lets_go() -> None:
+    made = cluster(node("n", gpus=4))
+    for name, end in (("a", lambda: made.put_pod(pod("a", over=True))), ("b", lambda: made.drop_pod("uid-b"))):
+        made.assume(pod(name, gpus=4), "n")
+        assert rule(made.answer(pod(gpus=1), "n")) is Rule.RESOURCE
+        end()
+        assert rule(made.answer(pod(gpus=1), "n")) is None
+        made.put_pod(pod(name, gpus=4))
+        assert rule(made.answer(pod(gpus=1), "n")) is None
 
 
 def test_a_pod_without_node_is_forgotten_and_one_that_is_gone_holds_nothing() -> None:
