@@ -132,7 +132,7 @@ class KubeCluster:
             self._nominations[pod.uid] = pod.nominated
 
     def assume(self, pod: KubePod, node: str) -> None:
-        """The pod was released to that node. It counts there until it is bound, over or gone, or `drop_pod` is called."""
+        """The pod was released to that node, and counts there until it is bound, over or gone (`drop_pod`)."""
         self._assumed[pod.uid] = node
         self.put_pod(replace(pod, node=""))
 
@@ -210,9 +210,9 @@ class KubeCluster:
             about.unsure = self.unsure_of(pod)
         if about.unsure:
             return Unsure(Rule.UNKNOWN_POD, about.unsure)
-        for why in (facts.unsure, *books.open.values()):
-            if why:
-                return Unsure(Rule.UNREAD, f"what the node holds is not known: {why}")
+        if facts.unsure or books.open:
+            why = facts.unsure or min(books.open.values())
+            return Unsure(Rule.UNREAD, f"what the node holds is not known: {why}")
         refusal = books.refusal(pod) or ports.refusal(pod.holds.ports, books.ports)
         if refusal is not None:
             return refusal
