@@ -57,7 +57,7 @@ def stored(rng: random.Random, cluster: str, namespaces: Sequence[str], nodes: S
             names.append(claim["metadata"]["name"])
         if rng.random() < 0.1:
             names.append(f"{cluster}-missing")
-    if rng.random() < 0.1:
+    if rng.random() < 0.3:
         free = bound_volume(made.claims[0][0], f"{cluster}-by-hand")
         del free["spec"]["claimRef"]
         free["spec"] |= {

@@ -61,7 +61,7 @@ def cluster_of(seed: int, slot: int) -> Cluster:
             made.ended.add(pod["metadata"]["name"])
         elif fate < 0.3:
             made.deleting.add(pod["metadata"]["name"])
-    made.arriving = [_pod(rng, made, f"p{index}", storage_share=0.3) for index in range(rng.randint(5, 8))]
+    made.arriving = [_pod(rng, made, f"p{index}", storage_share=0.3) for index in range(rng.randint(4, 6))]
     return made
 
 

@@ -38,10 +38,10 @@ from tests.realkube.harness import ControlPlane
 pytestmark = pytest.mark.e2e
 
 WHOLE = 1000
-CLUSTERS = int(os.environ.get("ATOLL_FILTER_CLUSTERS", 250 if KUBERNETES else WHOLE))
+CLUSTERS = int(os.environ.get("ATOLL_FILTER_CLUSTERS", 200 if KUBERNETES else WHOLE))
 """On older versions of Kubernetes, a part."""
 FIRST_SEED = int(os.environ.get("ATOLL_FILTER_SEED", "1"))
-SLOTS = 250
+SLOTS = 200
 """Clusters that are there at the same time."""
 DECIDED_WITHIN_S = 30
 WRONGLY_REFUSED_MAX_PERCENT = 2
