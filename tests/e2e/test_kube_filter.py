@@ -41,7 +41,7 @@ WHOLE = 1000
 CLUSTERS = int(os.environ.get("ATOLL_FILTER_CLUSTERS", 200 if KUBERNETES else WHOLE))
 """On older versions of Kubernetes, a part."""
 FIRST_SEED = int(os.environ.get("ATOLL_FILTER_SEED", "1"))
-SLOTS = 200
+SLOTS = 100
 """Clusters that are there at the same time."""
 DECIDED_WITHIN_S = 30
 WRONGLY_REFUSED_MAX_PERCENT = 2
