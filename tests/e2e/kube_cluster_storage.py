@@ -20,11 +20,13 @@ class Stored:
     """Attributes:
     claims: to be made, each with the volume that it is bound to, if any.
     names: of claims by namespace, that pods use, and among them some that do not exist.
+    by_hand: volumes that nobody has claimed.
     csi_nodes: how many volumes of DRIVER each node takes; nodes without are not named.
     """
 
     claims: list[tuple[Json, Json | None]] = field(default_factory=list)
     names: dict[str, list[str]] = field(default_factory=dict)
+    by_hand: list[Json] = field(default_factory=list)
     csi_nodes: dict[str, int] = field(default_factory=dict)
 
 
@@ -55,6 +57,15 @@ def stored(rng: random.Random, cluster: str, namespaces: Sequence[str], nodes: S
             names.append(claim["metadata"]["name"])
         if rng.random() < 0.1:
             names.append(f"{cluster}-missing")
+    if rng.random() < 0.3:
+        free = bound_volume(made.claims[0][0], f"{cluster}-by-hand")
+        del free["spec"]["claimRef"]
+        free["spec"] |= {
+            "storageClassName": BY_HAND,
+            "hostPath": {"path": "/none"},
+            "nodeAffinity": on_hosts(nodes[:1]),
+        }
+        made.by_hand.append(free)
     made.csi_nodes = {node: rng.choice([1, 2]) for node in nodes if rng.random() < 0.4}
     return made
 
@@ -73,7 +84,7 @@ def _claim(
         spec["storageClassName"] = kind
         return claim, None
     # The claim does not name the volume: a claim that does is looked at only every 15 s until its volume is there.
-    volume = bound_volume(claim, f"{namespace}-{name}")
+    volume = bound_volume(claim, f"{name}-{namespace}")
     match kind:
         case "local":
             volume["spec"]["hostPath"] = {"path": "/none"}

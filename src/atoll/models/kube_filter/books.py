@@ -73,7 +73,9 @@ class Books:
 
     def nominated_before(self, pod: KubePod) -> Refuses | None:
         """Room that preemption made for an equal or more important pod is not given to another one."""
-        for other in self.nominated.values():
-            if other.uid != pod.uid and other.priority >= pod.priority:
-                return Refuses(Rule.NOMINATED, f"room on the node is kept for pod {other.namespace}/{other.name}")
-        return None
+        others = [each for each in self.nominated.values() if each.uid != pod.uid and each.priority >= pod.priority]
+        if not others:
+            return None
+        # Which one is named depends on nothing but who is there.
+        name = min(f"{other.namespace}/{other.name}" for other in others)
+        return Refuses(Rule.NOMINATED, f"room on the node is kept for pod {name}")

@@ -1,9 +1,11 @@
 """`KubeCluster`: everything that kube-scheduler's filters look at, kept as sums, and asked before a pod is released.
 
 A released pod is pinned for good, so the answer must never be a wrong yes. What is not modelled is not guessed at: it
-is `Unsure`, and such a pod needs extender mode. A pod that was released and is not bound yet is put with its node, so
-that it counts; what the API server says of it later replaces it.
+is `Unsure`, and such a pod needs extender mode. A pod that was released and is not bound yet is `assume`d on its node,
+so that it counts.
 """
+
+from dataclasses import replace
 
 from atoll.core.facts import Labels
 from atoll.core.kube_events import (
@@ -55,6 +57,7 @@ class KubeCluster:
         self._places: dict[str, str] = {}
         """Of each pod that counts, the node."""
         self._nominations: dict[str, str] = {}
+        self._assumed: dict[str, str] = {}
         self._unread: dict[tuple[str, str], str] = {}
         self._arriving = Arriving(KubePod("", "", ""), self._now)
 
@@ -107,9 +110,14 @@ class KubeCluster:
 
     def put_pod(self, pod: KubePod) -> None:
         """A pod with a node counts there; one that preemption made room for is told to the node; others are nothing."""
+        assumed = self._assumed.get(pod.uid, "")
         self.drop_pod(pod.uid)
         if pod.over:
             return
+        if assumed and not pod.node:
+            # It was pinned for good: it still has no node, and will have no other one.
+            self._assumed[pod.uid] = assumed
+            pod = replace(pod, node=assumed)
         now = self._now
         if pod.node:
             books = now.books.setdefault(pod.node, Books())
@@ -123,7 +131,13 @@ class KubeCluster:
             now.books.setdefault(pod.nominated, Books()).nominated[pod.uid] = pod
             self._nominations[pod.uid] = pod.nominated
 
+    def assume(self, pod: KubePod, node: str) -> None:
+        """The pod was released to that node, and counts there until it is bound, over or gone (`drop_pod`)."""
+        self._assumed[pod.uid] = node
+        self.put_pod(replace(pod, node=""))
+
     def drop_pod(self, uid: str) -> None:
+        self._assumed.pop(uid, None)
         now = self._now
         if (node := self._places.pop(uid, "")) != "":
             books = now.books[node]
@@ -196,9 +210,9 @@ class KubeCluster:
             about.unsure = self.unsure_of(pod)
         if about.unsure:
             return Unsure(Rule.UNKNOWN_POD, about.unsure)
-        for why in (facts.unsure, *books.open.values()):
-            if why:
-                return Unsure(Rule.UNREAD, f"what the node holds is not known: {why}")
+        if facts.unsure or books.open:
+            why = facts.unsure or min(books.open.values())
+            return Unsure(Rule.UNREAD, f"what the node holds is not known: {why}")
         refusal = books.refusal(pod) or ports.refusal(pod.holds.ports, books.ports)
         if refusal is not None:
             return refusal
