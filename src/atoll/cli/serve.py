@@ -26,6 +26,13 @@ WebhookScheduler = Annotated[
 Gate = Annotated[
     bool, typer.Option("--gate", help="Watch what pods' own schedulers look at, so that pods can be sent to nodes.")
 ]
+Near = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="LABEL",
+        help="A node label in which the nodes of a gang should agree, e.g. of racks; repeatable, in order.",
+    ),
+]
 How = Annotated[
     Delivery,
     typer.Option(
@@ -57,6 +64,7 @@ def serve(
     webhook_scheduler: WebhookScheduler = "",
     gate: Gate = False,
     delivery: How = Delivery.EXTENDER,
+    gang_topology: Near = None,
     log_format: Annotated[LogFormat, typer.Option(help="Logs go to standard error.")] = LogFormat.JSON,
 ) -> None:
     """Answer kube-scheduler: whole islands, or wait and be told why. Runs until SIGTERM.
@@ -92,6 +100,7 @@ def serve(
         fault=os.environ.get(VARIABLE, ""),
         webhook=asked_at,
         gate=gate,
+        near=tuple(gang_topology or ()),
         delivery=delivery,
         webhook_certificates=webhook_cert_dir,
         scheduler=object_name(webhook_scheduler) if webhook_scheduler else "",

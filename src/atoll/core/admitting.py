@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import lru_cache
 
-from atoll.core.asking import ASKED, PARTITION, PER_CONTAINER, POLICY, RULED, SCOPE, ruled_by
+from atoll.core.asking import ASKED, GANG_SIZE, PARTITION, PER_CONTAINER, POLICY, RULED, SCOPE, ruled_by
 from atoll.core.assess import assess
 from atoll.core.delivery import Delivery
 from atoll.core.errors import quoted
@@ -83,7 +83,7 @@ def review(
 
 def unknown_keys(keys: Iterable[str]) -> list[str]:
     """What is said under our domain and means nothing, with what may be meant."""
-    mine = sorted(key for key in keys if key.startswith(f"{DOMAIN}/") and key not in {*ASKED, RULED})
+    mine = sorted(key for key in keys if key.startswith(f"{DOMAIN}/") and key not in {*ASKED, RULED, GANG_SIZE})
     return [f"{quoted(key)} is no annotation of Atoll{_hint(key)}" for key in mine[:KEYS_TOLD_MAX]]
 
 

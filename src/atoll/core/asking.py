@@ -32,6 +32,9 @@ PARTITION = "atoll.dev/partition"
 PER_CONTAINER = "atoll.dev/per-container"
 SERVICE_CLASS = "atoll.dev/service-class"
 ASKED = (POLICY, SCOPE, PARTITION, PER_CONTAINER, SERVICE_CLASS)
+GANG_SIZE = "atoll.dev/gang-size"
+"""How many pods with GPUs must be placed at once, where nobody else says, or says something else."""
+
 RULED = "atoll.dev/ruled"
 """By which rule some of these were written into the pod when it was made, and what:
 `POLICY/RULE: policy=Restricted;scope=NUMANode,Socket`."""

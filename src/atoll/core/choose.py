@@ -20,6 +20,7 @@ OVERDRAWN_RANK: Rank = (3,)
 """A shadow node whose books say that there are not enough GPUs; stock Kubernetes may know better."""
 
 HOPEFUL: tuple[Code, ...] = (
+    Code.GANG_INCOMPLETE,
     Code.UNSCHEDULABLE,
     Code.HELD,
     Code.UNCONFIRMED,

@@ -40,14 +40,27 @@ class PodOrigin:
 
 
 @dataclass(frozen=True, slots=True)
+class Gang:
+    """Pods of one namespace that are placed at once, or not at all.
+
+    Attributes: size: so many at least; 0 = nobody says.
+    """
+
+    name: str
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class PodFacts:
     """A pod that asks for GPUs.
 
     Attributes:
         version: resourceVersion.
         node: spec.nodeName, "" while unbound.
+        succeeded: of one that ended, that it did what it was there for.
         ended: phase Succeeded or Failed: asks for nothing any more; an observed node may hold its GPUs a little longer.
         placed: (reason, message) of its `atoll.dev/Placed` condition when that says False, else None.
+        gang: None = it is placed by itself.
         gates: names of its scheduling gates.
         terms: its required node affinity terms as JSON, while a gate of ours is on it; "" = none.
         pinned: the one node that every of these terms names, "" = none.
@@ -72,6 +85,8 @@ class PodFacts:
     terms: str = ""
     pinned: str = ""
     unschedulable: str = ""
+    gang: Gang | None = None
+    succeeded: bool = False
 
     @property
     def gated(self) -> bool:

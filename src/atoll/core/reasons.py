@@ -13,6 +13,7 @@ class Code(StrEnum):
     FRAGMENTED = "Fragmented"  # enough free, no domain has them: wait for the named blockers
     UNCONFIRMED = "Unconfirmed"  # another grant on the node must be confirmed first: wait
     HELD = "Held"  # kept for an older waiter: wait
+    GANG_INCOMPLETE = "GangIncomplete"  # others with which it is to be placed at once are not there: wait for them
     UNSCHEDULABLE = "Unschedulable"  # GPUs are there, and for another reason its scheduler has no node for it
     NODE_CLOSED = "NodeClosed"  # violation or quarantine: a person or a clean re-check opens it
     STALE_INVENTORY = "StaleInventory"  # the inventory is of another node or too old: publish again

@@ -10,6 +10,7 @@ second instance or a restart all lead back to the same place: read, decide again
     WRITING   its grant is in the write in flight
     POSTED    its Binding or its patch is in flight
     RESTING   an answer was lost; the same is asked again a little later
+    HOLDING   its grant is recorded; those who are to be placed with it are not all that far
 """
 
 from collections.abc import Callable
@@ -25,6 +26,7 @@ from atoll.core.ledger import Grant, LedgerRecord
 from atoll.core.lifecycle import State, Step, after
 from atoll.core.request import GpuRequest, InvalidRequest, Policy
 from atoll.core.resource_version import is_newer
+from atoll.services.gangs import Coming
 from atoll.services.ledgers import Draft, backoff_s
 from atoll.services.mirror import Mirror
 from atoll.services.requests import Asked
@@ -39,6 +41,7 @@ class Stage(StrEnum):
     WRITING = "writing"
     POSTED = "posted"
     RESTING = "resting"
+    HOLDING = "holding"
 
 
 @dataclass(slots=True)
@@ -93,11 +96,15 @@ class _Record:
     grant: Grant
 
 
+class _Hold:
+    """The others of its gang come first."""
+
+
 class _Learn:
     """The pod must be read first."""
 
 
-_Plan = _Answer | _Post | _Record | _Learn
+_Plan = _Answer | _Post | _Record | _Learn | _Hold
 
 
 @dataclass(slots=True)
@@ -114,6 +121,8 @@ class Rules:
     still_good: Callable[[Grant, str], bool]
     """Whether the GPUs of a grant are all on the node and none of them is out."""
     enforced: Callable[[str], bool]
+    coming: Callable[[str], Coming]
+    """How it stands with those with whom a pod is to be placed."""
     lifted: Callable[[str, str], None]
     """How an attempt that lifts has ended: the pod, and why its gates are still on it, "" = they are not."""
 
@@ -172,6 +181,8 @@ class Binder:
                 case _Learn():
                     attempt.stage = Stage.LEARNING
                     self._outbox.append(ReadPod(attempt.uid, attempt.namespace, attempt.name))
+                case _Hold():
+                    attempt.stage = Stage.HOLDING
                 case _Post(effect, version):
                     attempt.stage, attempt.posted_version = Stage.POSTED, version
                     self._outbox.append(effect)
@@ -179,6 +190,16 @@ class Binder:
                     attempt.stage = Stage.WRITING
                     draft = Draft(draft.record.with_grant(grant), urgent=True)
         return draft
+
+    def gather(self) -> list[str]:
+        """Wake attempts whose gang is complete by now, or cannot be any more; returns their nodes."""
+        nodes = []
+        for attempt in self._attempts.values():
+            leaves = self._rules.is_leaving(attempt.uid, attempt.node)
+            if attempt.stage is Stage.HOLDING and (leaves or self._rules.coming(attempt.uid) is not Coming.NOT_YET):
+                attempt.stage = Stage.QUEUED
+                nodes.append(attempt.node)
+        return nodes
 
     def requeue(self, node: str) -> None:
         """The write in flight has an outcome: its attempts look at the ledger again."""
@@ -318,6 +339,8 @@ class Binder:
             return _Answer("a GPU that was granted to it is not to be had any more; the grant is being released")
         if attempt.tries >= TRIES_MAX or attempt.refused_version == pod.version == own.pod_version:
             return _Answer(f"the API server refused {attempt.what}: {attempt.refused_why}")
+        if attempt.lifts and (coming := self._rules.coming(pod.uid)) is not Coming.ALL:
+            return _Hold() if coming is Coming.NOT_YET else _Answer("its gang does not come together")
         if attempt.lifts and own.state is State.HELD:
             return _Post(LiftGates(pod.uid, pod.namespace, pod.name, pod.version), pod.version)
         if own.pod_version == pod.version and attempt.lifts:

@@ -136,10 +136,12 @@ class Court:
         after = f"; takes what there is {request.degrade_after_s} s after it was created" if request.patient else ""
         return decision.code, decision.message + after
 
-    def candidates(self, snapshot: Snapshot, request: GpuRequest) -> tuple[list[str], list[str]]:
+    def candidates(
+        self, snapshot: Snapshot, request: GpuRequest, among: Sequence[str] | None = None
+    ) -> tuple[list[str], list[str]]:
         """(nodes that may have GPUs for the request, enforced ones beside them; these bear on what shadows give)."""
         fitting, others = [], []
-        for state, names in snapshot.groups(None):
+        for state, names in snapshot.groups(among):
             if isinstance(judge(state, request, any_enforced=False), Fit):
                 fitting += names
             elif state.enforced:

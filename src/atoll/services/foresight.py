@@ -6,7 +6,6 @@ nothing is foreseen.
 """
 
 from collections.abc import Collection
-from dataclasses import replace
 
 from atoll.core.books import holds_nothing
 from atoll.core.facts import PodFacts
@@ -88,15 +87,14 @@ class Foresight:
             self._cluster.put_pod(pod)
             return
         self._unbound[pod.uid] = pod
-        if pod.uid in self._sent:
-            self._count(pod.uid)
-        else:
-            self._cluster.put_pod(pod)
+        self._cluster.put_pod(pod)
+        self._count(pod.uid)
 
     def _count(self, uid: str) -> None:
-        pod = self._unbound.get(uid)
-        if pod is not None:
-            self._cluster.put_pod(replace(pod, node=self._sent[uid]))
+        """Whichever is heard first: that it was sent, or what it is."""
+        pod, node = self._unbound.get(uid), self._sent.get(uid)
+        if pod is not None and node is not None:
+            self._cluster.assume(pod, node)
 
 
 def _names(nodes: list[str]) -> str:

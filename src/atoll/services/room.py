@@ -3,11 +3,12 @@
 The order is priority, then age. Each is tried on what those before it have left; who does not fit is passed over, so
 that smaller ones fill what he cannot use, until he has waited for `keepAfter`: from then on what is free of the domain
 that he is nearest to is kept from all who come after him. Nothing is written for a pod before it fits. The leader
-alone runs the room; a hold or a grant that an earlier life has left is taken up where it stands.
+alone runs the room; a hold or a grant that an earlier life has left is taken up where it stands. Of a gang all that are
+needed are placed at once, or none is; it has its turn with the first of its members.
 """
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from atoll.core.books import holds_nothing
@@ -21,16 +22,19 @@ from atoll.core.request import GpuRequest, InvalidRequest
 from atoll.core.snapshot import Snapshot
 from atoll.core.verdict import Placement
 from atoll.services.deciding import Court
+from atoll.services.gangs import Gangs, Muster, key_of, muster
 from atoll.services.ledgers import backoff_s
 from atoll.services.mirror import Mirror
 from atoll.services.moments import seconds_of
-from atoll.services.requests import Requests
+from atoll.services.requests import Asked, Requests
 from atoll.services.waiting import Waiter, Waiting
 
 PAUSE_S = 0.02
 """Between two looks at everybody: a burst of changes is one."""
 SETTLED_S = 1.0
 """For so long a pod must be told something else than the truth before that is written: what moves, moves on."""
+ORDERS_MAX = 4
+"""Orders in which the members of a gang are tried."""
 KEPT_MAX = 64
 """Pods for which domains are kept at once."""
 Said = tuple[Code, str]
@@ -56,10 +60,21 @@ class Rules:
 
 class Room:
     def __init__(
-        self, mirror: Mirror, outbox: list[Effect], court: Court, requests: Requests, waiting: Waiting, rules: Rules
+        self,
+        mirror: Mirror,
+        outbox: list[Effect],
+        court: Court,
+        requests: Requests,
+        waiting: Waiting,
+        gangs: Gangs,
+        rules: Rules,
+        near: Sequence[str] = (),
     ) -> None:
+        """Args: near: node labels by which the nodes of a gang should agree, the most wanted first."""
         self._mirror, self._outbox, self._court, self._rules = mirror, outbox, court, rules
         self._requests, self._waiting = requests, waiting
+        self._near = near
+        self._gangs = gangs
         self._pods: dict[str, None] = {}
         self._kept: dict[str, Kept] = {}  # by UID
         self._lifting: set[str] = set()  # without a grant, in flight
@@ -102,9 +117,11 @@ class Room:
 
     def gone(self, uid: str) -> None:
         self._forget(uid)
+        self._gangs.ended(uid, well=False)
 
     def ended(self, uid: str, why: str) -> None:
         """How its way through the ledger ended: "" = its gates are off."""
+        self._gangs.ended(uid, well=not why)
         self._ended.append((uid, why))
 
     def unanswered(self, uid: str, now: float) -> None:
@@ -134,10 +151,21 @@ class Room:
         self._dirty, self._next_at, self._patience_at, self._kept = False, now + PAUSE_S, inf, {}
         self._tell_at, self._blocked = inf, False
         turn = _Turn(now, self._mirror.fleet.snapshot(), self._mirror.fleet.snapshot())
-        known = (self._mirror.pods.get(uid) for uid in self._pods)
-        for pod in sorted((pod for pod in known if pod is not None), key=_order):
-            if pod.uid not in self._lifting and not self._rules.active(pod.uid) and way_of(pod.gates) is not None:
+        known = sorted((pod for uid in self._pods if (pod := self._mirror.pods.get(uid)) is not None), key=_order)
+        under_way = {key_of(pod) for pod in known if self._rules.active(pod.uid)}
+        waiting = [pod for pod in known if self._waits(pod)]
+        gangs = muster(self._mirror.pods.values(), waiting)
+        for pod in waiting:
+            key = key_of(pod)
+            if key is None:
                 self._serve(pod, turn, utc_s)
+            elif key not in under_way:
+                under_way.add(key)
+                self._serve_gang(gangs[key], turn, utc_s)
+
+    def _waits(self, pod: PodFacts) -> bool:
+        under_way = pod.uid in self._lifting or self._rules.active(pod.uid)
+        return not under_way and way_of(pod.gates) is not None
 
     def _rest(self, uid: str, now: float) -> None:
         self._failures[uid] = failures = self._failures.get(uid, 0) + 1
@@ -158,38 +186,146 @@ class Room:
         elif pod.uid not in self._not_before:
             self._place(pod, request, turn, utc_s)
 
+    def _serve_gang(self, gang: Muster, turn: "_Turn", utc_s: float) -> None:
+        """Place as many as are needed at once; what an earlier life has left of it is completed, or given back."""
+        asked = {pod.uid: self._requests.of(pod) for pod in gang.waiting}
+        ready = [pod for pod in gang.waiting if isinstance(asked[pod.uid], GpuRequest)]
+        if (gang.size and not gang.needed) or not self._mirror.any_pool:
+            for pod in gang.waiting:
+                self._serve(pod, turn, utc_s)
+            return
+        if any(pod.uid in self._not_before for pod in gang.waiting):
+            return
+        if not gang.size:
+            said = f"nobody says how many pods gang {gang} has; say so in atoll.dev/gang-size"
+            self._give_back(gang, (Code.GANG_INCOMPLETE, said), turn)
+        elif len(ready) < gang.needed:
+            there = f"{gang.there} of the {gang.size} pods of gang {gang} are there, {len(ready)} of them ready"
+            self._give_back(gang, (Code.GANG_INCOMPLETE, f"{there}; {gang.needed} are needed at once"), turn)
+        else:
+            self._place_gang(gang, ready, asked, turn, utc_s)
+
+    def _place_gang(
+        self, gang: Muster, ready: list[PodFacts], asked: Mapping[str, Asked], turn: "_Turn", utc_s: float
+    ) -> None:
+        tried = _Tried(turn, {})
+        for names in self._places(turn):
+            order = ready
+            for _ in range(ORDERS_MAX):
+                tried = self._try(order, asked, turn, names)
+                if len(tried.nodes) >= gang.needed:
+                    turn.snapshot, turn.unkept = tried.turn.snapshot, tried.turn.unkept
+                    self._gangs.set_out(tried.nodes)
+                    for pod in ready:
+                        if pod.uid in tried.nodes:
+                            self._rules.lift(pod, tried.nodes[pod.uid])
+                    return
+                for uid in tried.nodes:
+                    self._rules.called_back(uid)
+                if tried.first is None or tried.first is order[0]:
+                    break
+                first = tried.first  # who has the fewest nodes to choose from may have to choose before the others
+                order = [first, *(pod for pod in order if pod is not first)]
+        code, why = tried.said
+        fit = f"{len(tried.nodes)} of the {gang.needed} pods that gang {gang} needs at once fit; of the others: {why}"
+        self._give_back(gang, (code, fit), turn)
+        if utc_s >= self._keeps_from(gang.waiting[0]):
+            # What some of them could have is kept until there is enough for all.
+            turn.snapshot = tried.turn.snapshot
+            self._kept[gang.waiting[0].uid] = Kept(next(iter(tried.nodes.values()), ""), 0, 0)
+
+    def _try(
+        self, order: list[PodFacts], asked: Mapping[str, Asked], turn: "_Turn", names: tuple[str, ...] | None
+    ) -> "_Tried":
+        """One after the other, in that order; those for whom something is recorded have that."""
+        tried = _Tried(replace(turn, refused={}), {})
+        for pod in order:
+            request = asked[pod.uid]
+            node = next((node for node, _ in self._mirror.open_grants(pod.uid)), None)
+            if node is None and isinstance(request, GpuRequest):
+                found = self._find(pod, request, tried.turn, names)
+                if not isinstance(found, Placement):
+                    tried.first, tried.said = tried.first or pod, found
+                    continue
+                tried.turn.take(found)
+                node = found.node
+            tried.nodes[pod.uid] = node or ""
+            self._send(pod, tried.nodes[pod.uid])
+        return tried
+
+    def _places(self, turn: "_Turn") -> Iterator[tuple[str, ...] | None]:
+        """Sets of nodes to try for a gang, the nearest to each other first; None = all of them."""
+        for label in self._near if not self._mirror.fleet.mixed else ():
+            there: dict[str, list[str]] = {}
+            for name, node in self._mirror.nodes.items():
+                if (value := dict(node.labels).get(label)) is not None and turn.snapshot.view(name) is not None:
+                    there.setdefault(value, []).append(name)
+            yield from (tuple(sorted(there[value])) for value in sorted(there))
+        yield None
+
+    def _give_back(self, gang: Muster, said: Said, turn: "_Turn") -> None:
+        """What is recorded for some of them; and tell all why they wait."""
+        for pod in gang.waiting:
+            for node, _ in self._mirror.open_grants(pod.uid):
+                self._rules.give_up(pod.uid, node)
+            self._tell(pod, said, turn)
+
+    def _find(
+        self, pod: PodFacts, request: GpuRequest, turn: "_Turn", names: tuple[str, ...] | None
+    ) -> Placement | Said:
+        """Where the pod goes, by what those before it have left."""
+        if names is not None:
+            found = self._court.placement(turn.snapshot, request, names)
+        else:
+            found = turn.refused.get(request) or self._court.placement(turn.snapshot, request, None)
+            if not isinstance(found, Placement):
+                turn.refused[request] = found
+        gate = way_of(pod.gates) is Delivery.GATE and self._mirror.any_pool
+        if gate and (isinstance(found, Placement) or self._mirror.fleet.mixed):
+            return self._checked(pod, request, found, turn, names)
+        return found
+
     def _place(self, pod: PodFacts, request: GpuRequest, turn: "_Turn", utc_s: float) -> None:
-        gate = way_of(pod.gates) is Delivery.GATE
-        found = turn.refused.get(request) or self._court.placement(turn.snapshot, request, None)
-        if not isinstance(found, Placement):
-            turn.refused[request] = found
-        if gate and self._mirror.any_pool and (isinstance(found, Placement) or self._mirror.fleet.mixed):
-            found = self._checked(pod, request, found, turn)
+        found = self._find(pod, request, turn, None)
         if isinstance(found, Placement):
             turn.take(found)
-            if found.enforced or (gate and self._mirror.any_pool):
+            if found.enforced or (way_of(pod.gates) is Delivery.GATE and self._mirror.any_pool):
                 self._lift(pod, found.node)
             else:
                 self._let_go(pod)
             return
         self._tell(pod, self._kept_for_another(request, turn) or found, turn)
-        kept_from = seconds_of(pod.created) + self._requests.ruling(pod).defaults.keep_after_s
-        if utc_s < kept_from:
-            self._patience_at = min(self._patience_at, kept_from)
-        elif len(self._kept) < KEPT_MAX:
+        if utc_s >= self._keeps_from(pod) and len(self._kept) < KEPT_MAX:
             self._keep(pod, request, turn)
 
+    def _keeps_from(self, pod: PodFacts) -> float:
+        """Since 1970: when it has been overtaken for long enough."""
+        at = seconds_of(pod.created) + self._requests.ruling(pod).defaults.keep_after_s
+        if at > self._requests.utc_s:
+            self._patience_at = min(self._patience_at, at)
+        return at
+
     def _lift(self, pod: PodFacts, node: str) -> None:
-        if way_of(pod.gates) is Delivery.GATE:
-            self._rules.sent(pod.uid, node)
+        self._send(pod, node)
         self._rules.lift(pod, node)
 
-    def _checked(self, pod: PodFacts, request: GpuRequest, first: Placement | Said, turn: "_Turn") -> Placement | Said:
+    def _send(self, pod: PodFacts, node: str) -> None:
+        if way_of(pod.gates) is Delivery.GATE:
+            self._rules.sent(pod.uid, node)
+
+    def _checked(
+        self,
+        pod: PodFacts,
+        request: GpuRequest,
+        first: Placement | Said,
+        turn: "_Turn",
+        names: tuple[str, ...] | None,
+    ) -> Placement | Said:
         """The best of the nodes on which the pod's own scheduler is sure to put it: from there is no way back."""
         if isinstance(first, Placement) and not self._rules.foreseen(pod, (first.node,))[1]:
             return first
         self._blocked = True
-        fitting, others = self._court.candidates(turn.snapshot, request)
+        fitting, others = self._court.candidates(turn.snapshot, request, names)
         passing, why = self._rules.foreseen(pod, fitting)
         if not passing:
             return (Code.UNSCHEDULABLE, why) if isinstance(first, Placement) else first
@@ -246,6 +382,16 @@ class Room:
         self._not_before.pop(uid, None)
         self._failures.pop(uid, None)
         self._lifting.discard(uid)
+
+
+@dataclass(slots=True)
+class _Tried:
+    """How far a gang comes: where each would go, who was the first without a place, and why."""
+
+    turn: "_Turn"
+    nodes: dict[str, str]
+    first: PodFacts | None = None
+    said: Said = (Code.GANG_INCOMPLETE, "")
 
 
 @dataclass(slots=True)

@@ -49,6 +49,7 @@ from atoll.services.binding import Binder, Rules
 from atoll.services.corrections import Corrections
 from atoll.services.deciding import Court, is_for, released
 from atoll.services.foresight import Foresight
+from atoll.services.gangs import Coming, Gangs
 from atoll.services.ledgers import Ledgers
 from atoll.services.liveness import Liveness
 from atoll.services.mirror import Mirror
@@ -81,10 +82,18 @@ class Statistics:
 class Scheduling:
     """One instance of the service. Several may run at once: whatever they do is fenced by the ledgers' versions."""
 
-    def __init__(self, built_in: Defaults = BUILT_IN, *, webhook: bool = False, foresee: bool = False) -> None:
+    def __init__(
+        self,
+        built_in: Defaults = BUILT_IN,
+        *,
+        webhook: bool = False,
+        foresee: bool = False,
+        near: Sequence[str] = (),
+    ) -> None:
         """
         Args:
             webhook: whether this process answers admission calls, too.
+            near: node labels by which the nodes of a gang should agree, the most wanted first.
             foresee: whether it is told all that the pods' own schedulers look at, so that pods can be sent to nodes.
         """
         self._outbox: list[Effect] = []
@@ -93,8 +102,11 @@ class Scheduling:
         self._court = Court(self._mirror, self.requests)
         self._ledgers = Ledgers(self._mirror, self._outbox)
         self._releaser = Releaser(self._mirror, self._outbox, self._is_bound_now)
+        gangs = Gangs(self._mirror)
         self._binder = Binder(
-            self._mirror, self._outbox, _rules(self._court, self.requests, self._releaser, self._lifted)
+            self._mirror,
+            self._outbox,
+            _rules(self._court, self.requests, self._releaser, self._lifted, gangs.coming),
         )
         self._waiting = Waiting(
             self._mirror, self._outbox, self._releaser.mark, self._court.said, self._fitting, self._court.held_on
@@ -106,6 +118,7 @@ class Scheduling:
             self._court,
             self.requests,
             self._waiting,
+            gangs,
             RoomRules(
                 lift=self._lift,
                 active=self._binder.active,
@@ -115,6 +128,7 @@ class Scheduling:
                 called_back=self._foresight.called_back,
                 foreseen=self._foresight.foreseen,
             ),
+            near,
         )
         self._sent = Sent(self._mirror, self._outbox, self.requests, self._waiting)
         self._violations = Violations(self._mirror, self._outbox)
@@ -435,7 +449,7 @@ class Scheduling:
         if changed:
             self._changed(now)
         self.room.run(now, self.requests.utc_s)  # before any ledger is written: who leaves and who comes is one write
-        for _, node in self._releaser.leaving:
+        for node in (*(node for _, node in self._releaser.leaving), *self._binder.gather()):
             self._pump(node)
         pumped = list(self._to_pump)
         self._to_pump.clear()
@@ -464,7 +478,13 @@ def _candidates(pod: PodFacts, names: Sequence[str]) -> Sequence[str] | None:
     return None if len(names) == 1 and names[0] == pod.nominated_node else names
 
 
-def _rules(court: Court, requests: Requests, releaser: Releaser, lifted: Callable[[str, str], None]) -> Rules:
+def _rules(
+    court: Court,
+    requests: Requests,
+    releaser: Releaser,
+    lifted: Callable[[str, str], None],
+    coming: Callable[[str], Coming],
+) -> Rules:
     return Rules(
         asked=requests.of,
         decide=court.grant,
@@ -473,4 +493,5 @@ def _rules(court: Court, requests: Requests, releaser: Releaser, lifted: Callabl
         still_good=court.still_good,
         enforced=court.enforced,
         lifted=lifted,
+        coming=coming,
     )

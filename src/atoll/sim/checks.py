@@ -45,6 +45,8 @@ class Checks:
         self._granted_at: dict[str, float] = {}
         self._bound: set[str] = set()
         self._disturbed: dict[str, float] = {}  # node -> when something happened there that nobody could foresee
+        self._released: set[str] = set()  # members of gangs whose gates are off
+        self._gangs: dict[str, dict[str, None]] = {}  # members that there ever were
         self._rulings = Rulings(cluster, timeline, KNOWN_BY_ALL_S)
         cluster.watchers.insert(0, self._told)
 
@@ -53,6 +55,9 @@ class Checks:
             case LedgerSeen(record):
                 self._ledger_written(self._before.get(record.node) or LedgerRecord(record.node), record)
                 self._before[record.node] = record
+            case PodSeen(pod) if pod.gang is not None and not pod.gated and pod.uid not in self._released:
+                self._released.add(pod.uid)
+                self._whole_gang_is_recorded(pod)
             case PodSeen(pod) if pod.uid in self._cluster.allocations:
                 self._pod_bound_by_us(pod)
             case PodSeen(pod) if pod.node and not holds_nothing(pod):
@@ -66,6 +71,23 @@ class Checks:
                 self._replaced.add(name)
             case _:
                 pass
+
+    def _whole_gang_is_recorded(self, pod: PodFacts) -> None:
+        """The first gate of a gang is lifted when all that it needs have what they get in a ledger."""
+        if pod.gang is None or pod.uid not in self._granted_at:
+            return  # others held it, or nothing is promised to it
+        here = {each.uid: each for each in self._cluster.pods.values() if each.gang == pod.gang}
+        members = self._gangs.setdefault(pod.gang.name, {})
+        members.update(dict.fromkeys(here))
+        recorded = {grant.owner.uid for record in self._cluster.ledgers.values() for grant in record.grants}
+        counted = [
+            uid
+            for uid in members
+            if uid in recorded or (uid in here and not here[uid].gated) or (uid not in here and uid in self._granted_at)
+        ]
+        self._marks["a gang set out"] += 1
+        if len(counted) < pod.gang.size:
+            raise Violation(f"10: {pod.uid} was let go with {counted} of its gang of {pod.gang.size}")
 
     def _ledger_written(self, old: LedgerRecord, new: LedgerRecord) -> None:
         if new.unreadable or old.unreadable:

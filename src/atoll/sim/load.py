@@ -7,7 +7,7 @@ from atoll.core.asking import POLICY, SCOPE
 from atoll.core.books import holds_nothing, pod_gpus
 from atoll.core.delivery import OURS, PLACEMENT, WAITING
 from atoll.core.events import Kind, PodSeen, WatchEvent
-from atoll.core.facts import PodFacts
+from atoll.core.facts import Gang, PodFacts
 from atoll.core.ledger import Occupant
 from atoll.core.request import ContainerAsk, ContainerKind, PodAsk
 from atoll.sim.api import FakeCluster
@@ -23,6 +23,8 @@ OTHER_GATE = "other.example/gate"
 OTHER_GATE_SHARE = 0.05
 ROOM_SHARE, GATE_SHARE, GATED_SHARE = 0.3, 0.3, 0.9
 """Of the runs, in which pods wait in the waiting room, and to be sent to nodes; and of the pods of these."""
+TWINS, GANG_SHARE = 3, 0.5
+"""Pods of a series, and the share of these that are placed at once, where pods wait behind a gate."""
 OTHER_SCHEDULER = "other-scheduler"
 
 
@@ -53,13 +55,17 @@ class Load:
         twins = self._rng.choice((0.0, 0.3))
         while n < pods:
             at_s, ask = self._rng.uniform(0.0, ARRIVALS_S), _ask(self._rng)
-            for _ in range(3 if self._rng.random() < twins else 1):  # a Job's, all alike
-                self._timeline.after(at_s, lambda n=n, ask=ask: self._arrive(n, ask))  # type: ignore[misc]
+            many = TWINS if self._rng.random() < twins else 1  # a Job's, all alike
+            bound = self._gate and many > 1 and self._rng.random() < GANG_SHARE
+            gang = Gang(f"gang-{n}", TWINS + (self._rng.random() < 0.1)) if bound else None
+            for _ in range(many):
+                late_s = self._rng.uniform(0.0, 5.0) if gang else 0.0
+                self._timeline.after(at_s + late_s, lambda n=n, ask=ask, gang=gang: self._arrive(n, ask, gang))  # type: ignore[misc]
                 n += 1
         for n in range(self._rng.choice((0, 0, 1, 3))):
             self._timeline.after(self._rng.uniform(0.0, ARRIVALS_S), lambda n=n: self._arrive_foreign(n))  # type: ignore[misc]
 
-    def _arrive(self, n: int, ask: PodAsk) -> None:
+    def _arrive(self, n: int, ask: PodAsk, gang: Gang | None) -> None:
         rng, uid = self._rng, f"pod-{n}"
         self._kubelets.runs_s[uid] = rng.uniform(1.0, 25.0)
         if rng.random() < 0.1:
@@ -73,8 +79,9 @@ class Load:
             name=f"p{n}",
             version="",
             ask=ask,
-            scheduler=STOCK if PLACEMENT in (gates := self._gates()) else SCHEDULER,
+            scheduler=STOCK if PLACEMENT in (gates := self._gates(always=gang is not None)) else SCHEDULER,
             gates=gates,
+            gang=gang,
             occupant=Occupant(priority=rng.choice((0, 0, 0, 100))),
             nominated_node=rng.choice(("", "", "", "n1")),
             created=moment(self._timeline.now),
@@ -87,10 +94,10 @@ class Load:
         if rng.random() < 0.2:
             self._timeline.after(rng.uniform(0.0, 20.0), lambda: self._change(uid, "delete"))
 
-    def _gates(self) -> tuple[str, ...]:
+    def _gates(self, *, always: bool) -> tuple[str, ...]:
         """The webhook's, where the run has one, and somebody else's, in any order."""
         gates = [OTHER_GATE] if self._rng.random() < OTHER_GATE_SHARE else []
-        if self._gate and self._rng.random() < GATED_SHARE:
+        if self._gate and (always or self._rng.random() < GATED_SHARE):
             gates.insert(self._rng.randint(0, len(gates)), self._gate)
         return tuple(gates)
 

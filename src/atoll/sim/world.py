@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields, replace
 
+from atoll.core.decide import decide
 from atoll.core.delivery import WAITING
 from atoll.core.effects import ReadPod, Report
 from atoll.core.events import AgentSeen, Event, LeadershipChanged, Tick
@@ -16,7 +17,9 @@ from atoll.core.facts import Enforcement, Hints, NodeConfigObject, NodeFacts, On
 from atoll.core.ledger import NodeMode
 from atoll.core.request import GpuRequest
 from atoll.core.topology import NodeTopology
+from atoll.core.verdict import Placement
 from atoll.core.view import NodeView
+from atoll.services.gangs import muster
 from atoll.services.scheduling import Scheduling
 from atoll.sim.api import FakeCluster
 from atoll.sim.checks import Checks, Violation
@@ -202,8 +205,10 @@ class World:
         leader = self.instances[0].scheduling
         if leader is None or not leader.ready:
             return pending(self.cluster)
-        found = []
+        found = self._unserved_gangs(leader)
         for pod in pending(self.cluster):
+            if pod.gated and pod.gang is not None:
+                continue
             names = self.scheduler.candidates(pod)
             request = leader.requests.of(pod)
             if WAITING in pod.gates and not leader.room.kept:
@@ -211,6 +216,21 @@ class World:
             if names and isinstance(request, GpuRequest) and leader.mirror.fleet.filter(request, names).passed:
                 found.append(pod)
         return found
+
+    def _unserved_gangs(self, leader: Scheduling) -> list[PodFacts]:
+        """Members of gangs of which as many as are needed would find room together."""
+        waiting = [pod for pod in pending(self.cluster) if pod.gated]
+        for gang in muster(self.cluster.pods.values(), waiting).values():
+            snapshot, placed = leader.mirror.fleet.snapshot(), 0
+            for pod in gang.waiting:
+                request = leader.requests.of(pod)
+                names = None if WAITING in pod.gates else self.scheduler.candidates(pod)
+                found = decide(snapshot, request, names) if isinstance(request, GpuRequest) else None
+                if isinstance(found, Placement):
+                    snapshot, placed = snapshot.with_grants((found,)), placed + found.enforced
+            if 0 < gang.needed <= placed and not leader.room.kept:
+                return list(gang.waiting)
+        return []
 
     def _quiet(self) -> bool:
         """What has come right stays as it is: looking on writes nothing."""

@@ -63,7 +63,7 @@ class ServeSettings:
         webhook_certificates: a folder with tls.crt, tls.key and ca.crt for it; None = it presents the same as the
             extender does.
         scheduler: the schedulerName that GPU pods get there which name none, "" = they keep what they have.
-        gate: whether pods can be sent to nodes.
+        gate: whether pods can be sent to nodes. near: node labels in which the nodes of a gang should agree.
         delivery: how the decision reaches pods for which no policy says so.
     """
 
@@ -79,6 +79,7 @@ class ServeSettings:
     webhook_certificates: Path | None = None
     scheduler: str = ""
     gate: bool = False
+    near: tuple[str, ...] = ()
     delivery: Delivery = Delivery.EXTENDER
 
 
@@ -126,7 +127,9 @@ async def serve(settings: ServeSettings) -> None:
         metrics, clock = Metrics(), BeatingClock()
         witness = Witness(cluster, metrics)
         built_in = replace(BUILT_IN, delivery=settings.delivery)
-        scheduling = Scheduling(built_in, webhook=settings.webhook is not None, foresee=settings.gate)
+        scheduling = Scheduling(
+            built_in, webhook=settings.webhook is not None, foresee=settings.gate, near=settings.near
+        )
         shell = Shell(scheduling, witness, clock, witness.heard)
         metrics.watch_gauges(shell.scheduling.statistics)
         service = Service(

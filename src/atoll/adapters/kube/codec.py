@@ -7,6 +7,7 @@ from sys import intern
 from types import MappingProxyType
 
 from atoll.adapters.kube import wire
+from atoll.adapters.kube.codec_gangs import gang_of
 from atoll.adapters.kube.codec_gates import gates_of, pinned_to, required_terms, terms_of
 from atoll.adapters.kube.names import ANSWERED, ASKED_PREFIX, NAME_MAX, PLACED, QUEUES
 from atoll.core.asking import SERVICE_CLASS
@@ -94,6 +95,8 @@ def pod_facts(pod: wire.Pod, resources: tuple[str, ...]) -> PodFacts:
         terms=terms_of(spec),
         pinned=pinned_to(spec),
         unschedulable=_unschedulable(status.conditions),
+        succeeded=status.phase == "Succeeded",
+        gang=gang_of(metadata.labels or _NOTHING, metadata.annotations or _NOTHING),
     )
 
 

@@ -1,7 +1,8 @@
 """Scheduling gates, and the node affinity by which a pod is sent to its node: read from pods, and written in one patch.
 
 Required terms are alternatives, and the API server lets a gated pod's only be narrowed. So a pod is sent to a node by
-adding the node's name to *every* term, and both the gates and the terms change in one write under the pod's version.
+adding the node's name to *every* term, but to an empty one, which selects nothing and may not be changed. Gates and
+terms change in one write under the pod's version.
 """
 
 from sys import intern
@@ -37,7 +38,8 @@ def terms_of(spec: wire.PodSpec) -> str:
 
 def pinned_to(spec: wire.PodSpec) -> str:
     """The one node that every required term names, "" = none."""
-    named = {_named_node(term) for term in required_terms(spec)}
+    terms = (term for term in required_terms(spec) if term.match_expressions or term.match_fields)
+    named = {_named_node(term) for term in terms}
     return intern(named.pop() or "") if len(named) == 1 else ""
 
 
@@ -55,8 +57,13 @@ def lifting_patch(effect: LiftGates) -> dict[str, Any]:
 
 def _pinned(effect: LiftGates) -> list[wire.NodeTerm]:
     this = wire.NodeExpression(NODE_NAME, "In", (effect.node,))
-    found = _decode_terms(effect.terms) if effect.terms else (wire.NodeTerm(),)
-    return [msgspec.structs.replace(term, match_fields=(*(term.match_fields or ()), this)) for term in found]
+    found = _decode_terms(effect.terms) if effect.terms else ()
+    pinned = [_with(term, this) if term.match_expressions or term.match_fields else term for term in found]
+    return pinned or [_with(wire.NodeTerm(), this)]
+
+
+def _with(term: wire.NodeTerm, field: wire.NodeExpression) -> wire.NodeTerm:
+    return msgspec.structs.replace(term, match_fields=(*(term.match_fields or ()), field))
 
 
 def _named_node(term: wire.NodeTerm) -> str | None:

@@ -1,0 +1,44 @@
+"""To which gang a pod belongs, in the words of whoever made it."""
+
+from collections.abc import Mapping
+from sys import intern
+
+from atoll.adapters.kube.names import NAME_MAX
+from atoll.core.asking import GANG_SIZE
+from atoll.core.facts import Gang
+
+SIZE_MAX = 65_535
+ASKED_FOR = (
+    ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io/min-available"),
+    ("pod-group.scheduling.sigs.k8s.io", "pod-group.scheduling.sigs.k8s.io/min-available"),
+    ("pod-group.scheduling.sigs.k8s.io/name", "pod-group.scheduling.sigs.k8s.io/min-available"),
+    ("kueue.x-k8s.io/pod-group-name", "kueue.x-k8s.io/pod-group-total-count"),
+    ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-min-member"),
+    ("scheduling.volcano.sh/group-name", "scheduling.volcano.sh/group-min-member"),
+)
+"""(name of the group, its size): labels or annotations of the coscheduling plugin, of Kueue and of Volcano."""
+
+LWS, LWS_GROUP, LWS_SIZE = (f"leaderworkerset.sigs.k8s.io/{what}" for what in ("name", "group-index", "size"))
+JOBSET = "jobset.sigs.k8s.io/jobset-name"
+
+
+def gang_of(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Gang | None:
+    """None where the pod is placed by itself. A JobSet is a gang only where its size is told."""
+
+    def said(key: str) -> str:
+        return (labels.get(key) or annotations.get(key, ""))[:NAME_MAX]
+
+    own = _count(said(GANG_SIZE))
+    for key, counted in ASKED_FOR:
+        if name := said(key):
+            return Gang(intern(name), own or _count(said(counted)))
+    if name := said(LWS):
+        size = own or _count(said(LWS_SIZE))
+        return Gang(intern(f"{name}/{said(LWS_GROUP)}"), size) if size > 1 else None
+    if (name := said(JOBSET)) and own:
+        return Gang(intern(name), own)
+    return None
+
+
+def _count(text: str) -> int:
+    return min(int(text), SIZE_MAX) if text.isascii() and text.isdigit() and len(text) <= len(str(SIZE_MAX)) else 0

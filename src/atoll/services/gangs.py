@@ -1,0 +1,113 @@
+"""Gangs: so many pods are placed at once, or none of them is.
+
+Their grants or holds are all in the ledgers before the first gate is lifted. Until then the attempts of the members
+wait for each other; when one of them fails, or a member goes, the others end where they are, and the room looks at the
+gang anew: it is completed, or what was written is given back. That is also what a successor does with what it finds.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from atoll.core.books import holds_nothing
+from atoll.core.facts import PodFacts
+from atoll.services.mirror import Mirror
+
+Key = tuple[str, str]
+"""Namespace and name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Muster:
+    """A gang as it stands.
+
+    Attributes:
+        size: so many must be placed at once, 0 = nobody says. there: its members, but for those that failed.
+        placed: of these, those that nothing holds, that run, or that have run to their end.
+        waiting: those behind our gates alone, in the order of the room.
+    """
+
+    key: Key
+    size: int
+    there: int
+    placed: int
+    waiting: tuple[PodFacts, ...]
+
+    @property
+    def needed(self) -> int:
+        """How many more must be placed, all at once."""
+        return max(0, self.size - self.placed)
+
+    def __str__(self) -> str:
+        return f"{self.key[0]}/{self.key[1]}"
+
+
+def key_of(pod: PodFacts) -> Key | None:
+    return None if pod.gang is None else (pod.namespace, pod.gang.name)
+
+
+def muster(pods: Iterable[PodFacts], waiting: Iterable[PodFacts]) -> dict[Key, Muster]:
+    """The gangs of those who wait.
+
+    Args: pods: all that there are.
+    """
+    ours: dict[Key, list[PodFacts]] = {}
+    for pod in waiting:
+        if (key := key_of(pod)) is not None:
+            ours.setdefault(key, []).append(pod)
+    there, placed = dict.fromkeys(ours, 0), dict.fromkeys(ours, 0)
+    for pod in pods if ours else ():
+        key = key_of(pod)
+        if key in ours and (pod.succeeded or not (holds_nothing(pod) or pod.deleting)):
+            there[key] += 1
+            placed[key] += not pod.gated
+    return {
+        key: Muster(key, max(pod.gang.size for pod in each if pod.gang), there[key], placed[key], tuple(each))
+        for key, each in ours.items()
+    }
+
+
+class Coming(StrEnum):
+    """How it stands with those with whom a pod is to be placed."""
+
+    ALL = "all"  # everybody has what he gets in a ledger
+    NOT_YET = "not yet"
+    BROKEN = "broken"  # somebody will not
+
+
+@dataclass(slots=True)
+class Gangs:
+    """Those that are on their way together."""
+
+    mirror: Mirror
+    _together: dict[str, frozenset[str]] = field(default_factory=dict)
+    _broken: set[str] = field(default_factory=set)
+
+    def set_out(self, uids: Iterable[str]) -> None:
+        members = frozenset(uids)
+        self._together.update(dict.fromkeys(members, members))
+        self._broken -= members
+
+    def coming(self, uid: str) -> Coming:
+        if uid in self._broken:
+            return Coming.BROKEN
+        recorded = all(self._is_recorded(other) for other in self._together.get(uid, ()))
+        return Coming.ALL if recorded else Coming.NOT_YET
+
+    def ended(self, uid: str, *, well: bool) -> None:
+        """Its gates are off, so all are recorded and nobody waits for another any more; or they are not, or it is
+        gone: then the gang is broken."""
+        self._broken.discard(uid)
+        members = self._together.pop(uid, frozenset())
+        for other in members - {uid}:
+            if self._together.pop(other, None) is not None and not well:
+                self._broken.add(other)
+
+    def _is_recorded(self, uid: str) -> bool:
+        pod = self.mirror.pods.get(uid)
+        return pod is not None and (not pod.gated or any(True for _ in self._kept(uid)))
+
+    def _kept(self, uid: str) -> Iterator[str]:
+        for node, _ in self.mirror.open_grants(uid):
+            if self.mirror.record(node).version:
+                yield node

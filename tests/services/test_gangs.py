@@ -1,0 +1,161 @@
+"""Gangs: all that are needed at once, or none; and everything recorded before the first gate is lifted."""
+
+from dataclasses import replace
+
+from atoll.core.delivery import WAITING
+from atoll.core.effects import Effect, LiftGates, SetPlaced, WriteLedger
+from atoll.core.events import LedgerConflict, LedgerSeen, PodGone, PodRewritten, PodSeen, PodWriteFailed
+from atoll.core.facts import Gang, PodFacts
+from atoll.core.lifecycle import State
+from tests.services.stage import Stage, gpus, grant, inventory, ledger, node, pod, start
+from tests.services.test_room import held, holds, record_of, settle, waiting
+
+TWO = (node("n1"), inventory("n1"), node("n2"), inventory("n2"))
+
+
+def member(name: str, gpus: int = 4, *, size: int = 3, **more: object) -> PodFacts:
+    return replace(waiting(name, gpus, **more), gang=Gang("job", size))
+
+
+def lifted(effects: list[Effect]) -> list[str]:
+    return sorted(effect.name for effect in effects if isinstance(effect, LiftGates))
+
+
+def writes(effects: list[Effect]) -> dict[str, set[str]]:
+    """Per node whose ledger is written, whom it names."""
+    records = [effect.record for effect in effects if isinstance(effect, WriteLedger)]
+    return {record.node: {each.owner.name for each in record.grants} for record in records}
+
+
+def written(stage: Stage, effects: list[Effect], version: int = 20) -> list[Effect]:
+    """Every ledger write of these was accepted."""
+    records = [effect.record for effect in effects if isinstance(effect, WriteLedger)]
+    return [done for n, record in enumerate(records) for done in stage.written(record, str(version + n))]
+
+
+def told(effects: list[Effect]) -> dict[str, tuple[str, str]]:
+    return {effect.name: (effect.reason, effect.message) for effect in effects if isinstance(effect, SetPlaced)}
+
+
+def test_no_gate_is_lifted_before_the_last_hold_is_recorded():
+    stage = start(*TWO, pods=[member("a"), member("b"), member("c")])
+    assert writes(stage.at_start) == {"n1": {"a", "b"}, "n2": {"c"}}
+    first, second = [effect for effect in stage.at_start if isinstance(effect, WriteLedger)]
+
+    assert lifted(written(stage, [first])) == []
+    assert lifted(written(stage, [second], 30)) == ["a", "b", "c"]
+
+
+def test_a_gang_that_is_not_all_there_waits_and_nothing_is_held_for_it():
+    stage = start(*TWO, pods=[member("a"), member("b")])
+
+    effects = stage.at_start + settle(stage)
+
+    assert writes(effects) == {}
+    said = "2 of the 3 pods of gang ml/job are there, 2 of them ready; 3 are needed at once"
+    assert told(effects) == {"a": ("GangIncomplete", said), "b": ("GangIncomplete", said)}
+
+
+def test_a_gang_for_which_there_is_not_enough_waits_as_a_whole_and_smaller_ones_go_before():
+    taken = ledger("n1", grant("x", gpus("n1", 0, 1, 2, 3)))
+    pods = [pod("x", node="n1"), *(member(name, size=4) for name in "abcd"), waiting("single", 4, created="z")]
+    stage = start(*TWO, pods=pods, ledgers=[taken])
+
+    effects = stage.at_start + settle(stage)
+
+    assert set().union(*writes(effects).values()) == {"x", "single"}
+    reason, message = told(effects)["a"]
+    assert reason == "InsufficientGPUs"
+    assert message.startswith("3 of the 4 pods that gang ml/job needs at once fit; of the others: ")
+
+
+def test_a_gang_whose_size_nobody_says_is_told_so():
+    stage = start(*TWO, pods=[member("a", size=0)])
+
+    assert told(stage.at_start + settle(stage))["a"][1].endswith("say so in atoll.dev/gang-size")
+
+
+def test_what_an_earlier_life_has_held_for_a_part_of_a_gang_is_completed():
+    left = ledger("n1", held("a", gpus("n1", 0, 1, 2, 3)))
+    stage = start(*TWO, pods=[member("a"), member("b"), member("c")], ledgers=[left])
+    assert lifted(stage.at_start) == []
+
+    effects = written(stage, stage.at_start)
+
+    assert lifted(effects) == ["a", "b", "c"]
+
+
+def test_what_an_earlier_life_has_held_for_a_gang_that_cannot_be_completed_is_given_back():
+    left = ledger("n1", held("a", gpus("n1", 0, 1, 2, 3)))
+    stage = start(*TWO, pods=[member("a"), member("b")], ledgers=[left])
+
+    effects = stage.at_start + settle(stage)
+
+    assert record_of(effects).grants == ()
+    assert lifted(effects) == []
+
+
+def test_a_member_that_goes_before_the_first_gate_is_lifted_stops_the_others():
+    stage = start(*TWO, pods=[member("a"), member("b"), member("c")])
+    first, _ = [effect for effect in stage.at_start if isinstance(effect, WriteLedger)]
+    written(stage, [first])
+
+    effects = stage.step(PodGone("c-uid")) + settle(stage)
+
+    assert lifted(effects) == []
+    assert holds(effects) == {}
+
+
+def test_a_member_that_loses_a_race_stops_the_others_until_all_fit_again():
+    stage = start(*TWO, pods=[member("a"), member("b"), member("c")])
+    first, _ = [effect for effect in stage.at_start if isinstance(effect, WriteLedger)]
+    written(stage, [first])
+    stage.step(LedgerConflict("n2"))
+
+    theirs = ledger("n2", *(grant(n, gpus("n2", *of)) for n, of in (("x", (0, 1, 2, 3)), ("y", (4, 5, 6, 7)))))
+    pods = [PodSeen(pod(name, node="n2")) for name in ("x", "y")]
+    effects = stage.see(*pods, LedgerSeen(replace(theirs, version="40"))) + settle(stage)
+
+    assert lifted(effects) == []
+    assert State.HELD not in holds(effects).values()
+
+
+def test_a_member_that_is_made_anew_joins_those_that_run():
+    running = [replace(pod(name, node="n1"), gang=Gang("job", 3)) for name in ("a", "b")]
+    taken = ledger("n1", *(grant(n, gpus("n1", *of)) for n, of in (("a", (0, 1, 2, 3)), ("b", (4, 5, 6, 7)))))
+    stage = start(*TWO, pods=[*running, member("c")], ledgers=[taken])
+
+    assert lifted(written(stage, stage.at_start)) == ["c"]
+
+
+def test_once_the_first_gate_is_lifted_the_others_follow_whoever_goes():
+    stage = start(*TWO, pods=[member("a"), member("b"), member("c")])
+    written(stage, stage.at_start)
+    stage.step(PodRewritten(replace(pod("a", version="11"), gang=Gang("job", 3))))
+    written(stage, stage.step(PodGone("a-uid")), 50)
+
+    effects = stage.step(PodWriteFailed("b-uid", "timed out")) + settle(stage)
+
+    assert lifted(effects) == ["b"]
+
+
+def test_workers_prefer_nodes_that_agree_in_a_label():
+    racks = {"n1": "r1", "n2": "r2", "n3": "r2"}
+    nodes = [NodeSeen(replace(node(name).node, labels=(("rack", rack),))) for name, rack in racks.items()]
+    taken = ledger("n1", grant("x", gpus("n1", 0, 1, 2, 3)))
+    more = map(inventory, racks)
+    stage = start(*nodes, *more, pods=[pod("x", node="n1")], ledgers=[taken], near=("rack",))
+
+    effects = stage.see(*(PodSeen(member(name)) for name in "abc")) + settle(stage)
+
+    assert set(writes(effects)) == {"n2", "n3"}
+
+
+def test_other_gates_keep_a_gang_from_being_placed():
+    kueue = replace(member("c"), gates=("kueue.x-k8s.io/admission", WAITING))
+    stage = start(*TWO, pods=[member("a"), member("b"), kueue])
+    assert writes(stage.at_start + settle(stage)) == {}
+
+    effects = stage.step(PodSeen(member("c", version="12"))) + settle(stage)
+
+    assert set().union(*writes(effects).values()) == {"a", "b", "c"}
