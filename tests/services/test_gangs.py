@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from atoll.core.delivery import WAITING
 from atoll.core.effects import Effect, LiftGates, SetPlaced, WriteLedger
-from atoll.core.events import LedgerConflict, LedgerSeen, PodGone, PodRewritten, PodSeen, PodWriteFailed
+from atoll.core.events import LedgerConflict, LedgerSeen, NodeSeen, PodGone, PodRewritten, PodSeen, PodWriteFailed
 from atoll.core.facts import Gang, PodFacts
 from atoll.core.lifecycle import State
 from tests.services.stage import Stage, gpus, grant, inventory, ledger, node, pod, start

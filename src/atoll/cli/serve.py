@@ -28,10 +28,7 @@ Gate = Annotated[
 ]
 Near = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="LABEL",
-        help="A node label in which the nodes of a gang should agree, e.g. of racks; repeatable, in order.",
-    ),
+    typer.Option(metavar="LABEL", help="A node label in which the nodes of a gang should agree; repeatable."),
 ]
 How = Annotated[
     Delivery,
