@@ -90,6 +90,26 @@ def test_the_scheduler_is_shown_the_held_node_alone_and_its_bind_turns_the_hold_
     assert stage.written(bound, "21") == [PostBinding("n1", turned)]
 
 
+def test_who_comes_while_anothers_hold_is_being_written_gets_the_best_of_the_rest():
+    stage = start(node("n1"), inventory("n1"), node("n2"), inventory("n2"), pods=[waiting("a", 8)])
+    assert record_of(stage.at_start).node == "n1"
+
+    at_once = later(stage, PodSeen(waiting("b", 8)))
+
+    assert record_of(at_once).node == "n2"
+    assert holds(at_once) == {"b": State.HELD}
+
+
+def test_what_was_on_its_way_and_came_to_nothing_is_free_for_the_next():
+    stage = start(node("n1"), inventory("n1"), pods=[waiting("a", 8)])
+    later(stage, PodGone("a-uid", "11"))
+    stage.step(LedgerConflict("n1"))
+
+    effects = later(stage, LedgerSeen(LedgerRecord("n1")), PodSeen(waiting("b", 8)))
+
+    assert holds(effects) == {"b": State.HELD}
+
+
 def test_nothing_is_written_for_a_pod_that_does_not_fit_but_why():
     stage = full()
 

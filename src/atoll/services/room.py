@@ -63,6 +63,7 @@ class Room:
         self._pods: dict[str, None] = {}
         self._kept: dict[str, Kept] = {}  # by UID
         self._lifting: set[str] = set()  # without a grant, in flight
+        self._on_the_way: dict[str, Placement] = {}  # by UID: what it is being granted, until its ledger says so
         self._not_before: dict[str, float] = {}  # UID -> when it is tried again
         self._failures: dict[str, int] = {}
         self._ended: list[tuple[str, str]] = []
@@ -133,11 +134,25 @@ class Room:
             return
         self._dirty, self._next_at, self._patience_at, self._kept = False, now + PAUSE_S, inf, {}
         self._tell_at, self._blocked = inf, False
-        turn = _Turn(now, self._mirror.fleet.snapshot(), self._mirror.fleet.snapshot())
         known = (self._mirror.pods.get(uid) for uid in self._pods)
-        for pod in sorted((pod for pod in known if pod is not None), key=_order):
-            if pod.uid not in self._lifting and not self._rules.active(pod.uid) and way_of(pod.gates) is not None:
-                self._serve(pod, turn, utc_s)
+        waiting = sorted((pod for pod in known if pod is not None and self._is_waiting(pod)), key=_order)
+        left = self._left() if waiting else self._mirror.fleet.snapshot()
+        turn = _Turn(now, left, left)
+        for pod in waiting:
+            self._serve(pod, turn, utc_s)
+
+    def _is_waiting(self, pod: PodFacts) -> bool:
+        """Whether it is ours to place, and not on its way."""
+        return pod.uid not in self._lifting and not self._rules.active(pod.uid) and way_of(pod.gates) is not None
+
+    def _left(self) -> Snapshot:
+        """What is free once all that is on its way into a ledger is there: whoever comes meanwhile gets the best of the
+        rest, and is not refused what no ledger says that another has."""
+        for uid, placement in list(self._on_the_way.items()):
+            recorded = any(node == placement.node for node, _ in self._mirror.open_grants(uid))
+            if recorded or not self._rules.active(uid):
+                del self._on_the_way[uid]
+        return self._mirror.fleet.snapshot().with_grants(self._on_the_way.values())
 
     def _rest(self, uid: str, now: float) -> None:
         self._failures[uid] = failures = self._failures.get(uid, 0) + 1
@@ -168,6 +183,7 @@ class Room:
         if isinstance(found, Placement):
             turn.take(found)
             if found.enforced or (gate and self._mirror.any_pool):
+                self._on_the_way[pod.uid] = found
                 self._lift(pod, found.node)
             else:
                 self._let_go(pod)
@@ -246,6 +262,7 @@ class Room:
         self._not_before.pop(uid, None)
         self._failures.pop(uid, None)
         self._lifting.discard(uid)
+        self._on_the_way.pop(uid, None)
 
 
 @dataclass(slots=True)
@@ -263,8 +280,9 @@ class _Turn:
     refused: dict[GpuRequest, Said] = field(default_factory=dict)
 
     def take(self, placement: Placement) -> None:
+        nothing_kept = self.unkept is self.snapshot
         self.snapshot = self.snapshot.with_grants((placement,))
-        self.unkept = self.unkept.with_grants((placement,))
+        self.unkept = self.snapshot if nothing_kept else self.unkept.with_grants((placement,))
 
 
 def _order(pod: PodFacts) -> tuple[int, str, str, str, str]:
