@@ -82,6 +82,11 @@ class Room:
         """What is kept for whom, by UID."""
         return self._kept
 
+    @property
+    def in_haste(self) -> bool:
+        """Whether it would look at everybody now, but for the pause since it last did."""
+        return self._dirty and self.leading and bool(self._pods)
+
     def changed(self) -> None:
         """Somebody may fit now, or is somebody else's turn."""
         self._dirty = True

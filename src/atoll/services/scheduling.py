@@ -141,6 +141,11 @@ class Scheduling:
         return tuple(kind for kind in Kind if kind not in self._mirror.synced)
 
     @property
+    def in_haste(self) -> bool:
+        """Whether something would be done `room.PAUSE_S` from now, whatever happens meanwhile."""
+        return self.ready and self.room.in_haste
+
+    @property
     def mirror(self) -> Mirror:
         """For reading only: metrics, the read API, checks."""
         return self._mirror
