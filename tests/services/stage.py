@@ -85,8 +85,10 @@ def ledger(name: str, *grants: Grant, version: str = "5", uid: str = "") -> Ledg
 class Stage:
     """The service and its virtual clock. Reports are kept apart from what is done."""
 
-    def __init__(self, *events: Event, leading: bool = True, config: NodeConfigObject = ENFORCED) -> None:
-        self.service, self.now, self.reports = Scheduling(), 0.0, list[Report]()
+    def __init__(
+        self, *events: Event, leading: bool = True, config: NodeConfigObject = ENFORCED, foresee: bool = False
+    ) -> None:
+        self.service, self.now, self.reports = Scheduling(foresee=foresee), 0.0, list[Report]()
         self._attempts = 0
         self.step(LeadershipChanged(leading))
         self.step(ConfigSeen(config))

@@ -20,9 +20,12 @@ from atoll.core.events import (
     Tick,
 )
 from atoll.core.facts import Enforcement, NodeConfigObject, PodFacts
+from atoll.core.kube_events import KubeNamespaceSeen, KubeNodeSeen, KubePodSeen, KubeSynced
+from atoll.core.kube_facts import PODS, KubeNode, KubePod
 from atoll.core.ledger import Grant, LedgerRecord, Occupant
 from atoll.core.lifecycle import State
 from atoll.core.placement_policy import Declared, PolicyObject, PolicyRule, PolicySpec, Settings
+from atoll.services.foresight import KINDS
 from atoll.services.moments import seconds_of
 from tests.services.stage import Stage, gpus, grant, inventory, ledger, node, pod, start
 
@@ -273,3 +276,33 @@ def test_a_pod_that_waits_to_be_sent_stays_where_nobody_can_foresee_what_its_sch
     assert holds(effects) == {}
     (told,) = [each for each in effects if isinstance(each, SetPlaced)]
     assert told.reason == "Unschedulable"
+
+
+def foreseeing(*names: str, cordoned: bool) -> Stage:
+    """A node with two islands of four, and pods that are to be sent to it."""
+    pods = [replace(waiting(name), gates=(PLACEMENT,)) for name in names]
+    stage = start(*ONE, KubeNamespaceSeen("ml", ()), foresee=True)
+    stage.see(KubeNodeSeen(kube_node("n1", cordoned=cordoned)), *map(KubeSynced, KINDS))
+    stage.see(*(KubePodSeen(KubePod(each.uid, "ml", each.name, version=each.version)) for each in pods))
+    stage.at_start = [*later(stage, *map(PodSeen, pods)), *settle(stage)]
+    return stage
+
+
+def kube_node(name: str, *, cordoned: bool) -> KubeNode:
+    return KubeNode(name, unschedulable=cordoned, allocatable=((PODS, 110),))
+
+
+def test_pods_that_are_alike_are_all_told_why_no_scheduler_would_take_them():
+    stage = foreseeing("a", "b", "c", cordoned=True)
+
+    assert holds(stage.at_start) == {}
+    told = {each.name: each.reason for each in stage.at_start if isinstance(each, SetPlaced)}
+    assert told == dict.fromkeys("abc", "Unschedulable")
+
+
+def test_what_was_foreseen_of_one_look_is_not_believed_at_the_next():
+    stage = foreseeing("a", "b", "c", cordoned=True)
+
+    effects = [*later(stage, KubeNodeSeen(kube_node("n1", cordoned=False))), *settle(stage)]
+
+    assert holds(effects) == {"a": State.BINDING, "b": State.BINDING}

@@ -15,6 +15,7 @@ from atoll.core.delivery import OURS, Delivery, way_of
 from atoll.core.effects import Effect, LiftGates
 from atoll.core.facts import PodFacts
 from atoll.core.keeping import Kept, keep
+from atoll.core.kube_facts import KubePod
 from atoll.core.lifecycle import State
 from atoll.core.reasons import Code
 from atoll.core.request import GpuRequest, InvalidRequest
@@ -31,6 +32,9 @@ PAUSE_S = 0.02
 """Between two looks at everybody: a burst of changes is one."""
 SETTLED_S = 1.0
 """For so long a pod must be told something else than the truth before that is written: what moves, moves on."""
+ASKED_S = 4e-5
+"""By how much the pause is longer for each node that was asked about: ten times what that took. Where schedulers refuse
+what GPUs would allow, every look asks about all nodes, and much that happens anywhere is a reason to look again."""
 KEPT_MAX = 64
 """Pods for which domains are kept at once."""
 Said = tuple[Code, str]
@@ -52,6 +56,8 @@ class Rules:
     """and was not after all."""
     foreseen: Callable[[PodFacts, Collection[str]], tuple[list[str], str]]
     """Those of the nodes that its own scheduler is sure to take for a pod, and why not the others."""
+    alike: Callable[[PodFacts], KubePod | None]
+    """Equal for pods of which that is the same; None = not known."""
 
 
 class Room:
@@ -145,6 +151,7 @@ class Room:
         turn = _Turn(now, left, left)
         for pod in waiting:
             self._serve(pod, turn, utc_s)
+        self._next_at += ASKED_S * turn.asked
 
     def _is_waiting(self, pod: PodFacts) -> bool:
         """Whether it is ours to place, and not on its way."""
@@ -207,15 +214,23 @@ class Room:
 
     def _checked(self, pod: PodFacts, request: GpuRequest, first: Placement | Said, turn: "_Turn") -> Placement | Said:
         """The best of the nodes on which the pod's own scheduler is sure to put it: from there is no way back."""
-        if isinstance(first, Placement) and not self._rules.foreseen(pod, (first.node,))[1]:
+        alike = self._rules.alike(pod)
+        said = turn.unforeseen.get((request, alike))
+        if said is None and isinstance(first, Placement) and not self._rules.foreseen(pod, (first.node,))[1]:
             return first
         self._blocked = True
+        if said is not None:
+            return said
         fitting, others = self._court.candidates(turn.snapshot, request)
+        turn.asked += len(fitting) + len(others)
         passing, why = self._rules.foreseen(pod, fitting)
-        if not passing:
-            return (Code.UNSCHEDULABLE, why) if isinstance(first, Placement) else first
-        beside, _ = self._rules.foreseen(pod, others)
-        return self._court.placement(turn.snapshot, request, (*passing, *beside))
+        if passing:
+            beside, _ = self._rules.foreseen(pod, others)
+            return self._court.placement(turn.snapshot, request, (*passing, *beside))
+        said = (Code.UNSCHEDULABLE, why) if isinstance(first, Placement) else first
+        if alike is not None:
+            turn.unforeseen[request, alike] = said
+        return said
 
     def _kept_for_another(self, request: GpuRequest, turn: "_Turn") -> Said | None:
         if not self._kept:
@@ -277,12 +292,16 @@ class _Turn:
     Attributes:
         snapshot, unkept: what is left for the next, with and without what is kept for those before him.
         refused: requests that no node serves; once others have taken more, none will either.
+        unforeseen: what is said of those that their schedulers would put on no node that serves them.
+        asked: nodes about which schedulers were foreseen, one by one.
     """
 
     now: float
     snapshot: Snapshot
     unkept: Snapshot
     refused: dict[GpuRequest, Said] = field(default_factory=dict)
+    unforeseen: dict[tuple[GpuRequest, KubePod | None], Said] = field(default_factory=dict)
+    asked: int = 0
 
     def take(self, placement: Placement) -> None:
         nothing_kept = self.unkept is self.snapshot

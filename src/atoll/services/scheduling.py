@@ -114,6 +114,7 @@ class Scheduling:
                 sent=self._foresight.sent,
                 called_back=self._foresight.called_back,
                 foreseen=self._foresight.foreseen,
+                alike=self._foresight.alike,
             ),
         )
         self._sent = Sent(self._mirror, self._outbox, self.requests, self._waiting)
