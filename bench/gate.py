@@ -2,7 +2,9 @@
 
 Stock scores every node, so that it too finds the best one, by its own measure. Behind the gate an unconfigured
 kube-scheduler binds what Atoll has sent to a node. Both place the same pods on the same nodes, in turns; whoever has
-no part in a turn is frozen. Beside the rates stands where the CPU time goes, and what one decision alone takes.
+no part in a turn is frozen. Beside the rates stands where the CPU time goes, and what one decision alone takes. A third
+turn shows what the rest allows: the pods name their nodes when they are created, nobody decides anything and no ledger
+is written, so it is creation and binding alone.
 """
 
 import os
@@ -14,16 +16,17 @@ from pathlib import Path
 from atoll.core.delivery import PLACEMENT
 from bench.cluster import SIZES, make_nodes, settled
 from bench.created import TIMEOUT_S, created_to_bound
-from bench.deciding import decision_us
+from bench.deciding import decision_us, refused_look_ms
 from bench.rows import Row
 from tests.e2e.installation import Installation
 from tests.realkube import fleet
-from tests.realkube.api import wait_until
+from tests.realkube.api import Json, wait_until
 from tests.realkube.harness import ControlPlane, scheduler_config
 from tests.realkube.process import Piece
 
-NODES, PODS, ROUNDS, GOAL = 5_000, 300, 3, 3
-FULL, OURS = "full-sampling", "default-scheduler"
+NODES, PODS, ROUNDS, GOAL, REFUSED = 5_000, 300, 3, 3, 300
+FULL, OURS, NAMED = "full-sampling", "gate mode", "no decision"
+SCHEDULERS = {FULL: FULL, OURS: "default-scheduler", NAMED: "default-scheduler"}
 
 
 def rows() -> Iterator[Row]:
@@ -33,15 +36,22 @@ def rows() -> Iterator[Row]:
         make_nodes(atoll, NODES)
         profile = {"schedulerName": FULL, "percentageOfNodesToScore": 100}
         full = plane.start_scheduler(FULL, scheduler_config(profiles=[profile]))
-        runs = {OURS: _Runs(atoll, (plane.pieces["stock"], atoll.serve)), FULL: _Runs(atoll, (full,))}
+        stock = plane.pieces["stock"]
+        pieces = {OURS: (stock, atoll.serve), FULL: (full,), NAMED: (stock,)}
+        runs = {who: _Runs(atoll, who, needed) for who, needed in pieces.items()}
         for turn in range(ROUNDS + 1):
-            for who, run in runs.items():
-                others = [piece for other, each in runs.items() if other != who for piece in each.pieces]
-                run.once(f"{turn}", who, others)
+            for run in runs.values():
+                run.once(turn, [piece for piece in (stock, full, atoll.serve) if piece not in run.pieces])
         for run in runs.values():
-            del run.rates[0], run.cpu_ms[0]  # the first, in which everything is warmed
+            for figures in (run.rates, run.cpu_ms, run.nodes):
+                del figures[0]  # the first, in which everything is warmed
         cycle_ms = _cycle_ms(plane.metrics(FULL))
-    yield from _told(runs[OURS], runs[FULL])
+    yield from _told(runs)
+    yield Row(
+        f"a look at {REFUSED} gated pods of one Job that none of {NODES} nodes takes (p50)",
+        "for comparison",
+        f"{refused_look_ms(NODES, REFUSED):.0f} ms",
+    )
     ours_us = decision_us(NODES)
     yield Row(
         f"the decision alone, {NODES} nodes: best node, GPUs, and that its scheduler will take the pod (p50)",
@@ -53,44 +63,61 @@ def rows() -> Iterator[Row]:
 class _Runs:
     """What came of the turns of one way to place pods. Args: pieces: without which it cannot."""
 
-    def __init__(self, atoll: Installation, pieces: tuple[Piece, ...]) -> None:
-        self.pieces = pieces
+    def __init__(self, atoll: Installation, who: str, pieces: tuple[Piece, ...]) -> None:
+        self.who, self.pieces = who, pieces
         self.rates: list[float] = []
         self.cpu_ms: list[dict[str, float]] = []
+        self.nodes: list[int] = []
         self._atoll = atoll
 
-    def once(self, turn: str, who: str, others: list[Piece]) -> None:
+    def once(self, turn: int, others: list[Piece]) -> None:
         atoll, api = self._atoll, self._atoll.api
-        gates = [{"name": PLACEMENT}] if who == OURS else []
-        pods = [
-            fleet.gpu_pod(f"g{turn}-{who}-{n}", size, scheduler=who, schedulingGates=gates)
-            for n, size in enumerate(islice(cycle(SIZES), PODS))
-        ]
+        pods = [self._pod(turn, n, size) for n, size in enumerate(islice(cycle(SIZES), PODS))]
         for piece in others:
             piece.freeze()
         before = _cpu_s(atoll.plane.pieces)
         self.rates.append(created_to_bound(atoll, pods))
         spent = _cpu_s(atoll.plane.pieces)
         self.cpu_ms.append({name: 1000 * (spent[name] - before[name]) / PODS for name in spent})
+        self.nodes.append(len({pod["spec"]["nodeName"] for pod in api.items(fleet.pods_in())}))
         for piece in others:
             piece.thaw()
         fleet.remove_all(api, timeout_s=TIMEOUT_S)
         wait_until(lambda: settled(atoll), "the ledgers to be empty", 120)
 
+    def _pod(self, turn: int, n: int, size: int) -> Json:
+        gates = [{"name": PLACEMENT}] if self.who == OURS else []
+        only = {"key": "metadata.name", "operator": "In", "values": [f"bench-{n:05}"]}
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": [only]}]}}
+        affinity = {"nodeAffinity": required} if self.who == NAMED else {}
+        name = f"g{turn}-{self.who.replace(' ', '-')}-{n}"
+        return fleet.gpu_pod(name, size, scheduler=SCHEDULERS[self.who], schedulingGates=gates, affinity=affinity)
 
-def _told(ours: _Runs, stock: _Runs) -> Iterator[Row]:
-    ratio = statistics.median(a / b for a, b in zip(ours.rates, stock.rates, strict=True))
-    a, b = statistics.median(ours.rates), statistics.median(stock.rates)
+
+def _told(runs: Mapping[str, _Runs]) -> Iterator[Row]:
+    stock = runs[FULL]
+    for who, what in ((OURS, "gate mode"), (NAMED, "the same with nodes named from the start, so nothing to decide")):
+        run = runs[who]
+        ratios = [a / b for a, b in zip(run.rates, stock.rates, strict=True)]
+        ratio, rate, theirs = (statistics.median(x) for x in (ratios, run.rates, stock.rates))
+        yield Row(
+            f"{what}, pods/s from creation to bound, {NODES} nodes" + (", best node of all" if who == OURS else ""),
+            f"≥ {GOAL} × stock" if who == OURS else "for comparison",
+            f"{ratio:.1f} ({min(ratios):.1f} to {max(ratios):.1f}; {rate:.0f} against {theirs:.0f} pods/s)",
+            ratio >= GOAL if who == OURS else None,
+        )
+    for who, run in runs.items():
+        spent = {piece: statistics.median(each[piece] for each in run.cpu_ms) for piece in run.cpu_ms[0]}
+        parts = ", ".join(f"{piece} {ms:.1f}" for piece, ms in sorted(spent.items(), key=lambda x: -x[1]) if ms >= 0.05)
+        yield Row(f"CPU time of a pod, {who}", "for comparison", f"{sum(spent.values()):.1f} ms: {parts}")
+    nodes = {who: statistics.median(runs[who].nodes) for who in (OURS, FULL)}
+    gpus = sum(islice(cycle(SIZES), PODS))
     yield Row(
-        f"gate mode, pods/s from creation to bound, {NODES} nodes, best node of all",
-        f"≥ {GOAL} × stock",
-        f"{ratio:.1f} ({a:.0f} against {b:.0f} pods/s)",
-        ratio >= GOAL,
+        f"nodes on which {PODS} pods of {gpus} GPUs are, of 8 GPUs each",
+        f"{-(-gpus // 8)}",
+        f"{nodes[OURS]:.0f} in gate mode, {nodes[FULL]:.0f} with stock",
+        nodes[OURS] <= -(-gpus // 8),
     )
-    for name, run in (("gate mode", ours), ("stock", stock)):
-        spent = {who: statistics.median(each[who] for each in run.cpu_ms) for who in run.cpu_ms[0]}
-        parts = ", ".join(f"{who} {ms:.1f}" for who, ms in sorted(spent.items(), key=lambda x: -x[1]) if ms >= 0.05)
-        yield Row(f"CPU time of a pod, {name}", "for comparison", f"{sum(spent.values()):.1f} ms: {parts}")
 
 
 def _cpu_s(pieces: Mapping[str, Piece]) -> dict[str, float]:

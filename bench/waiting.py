@@ -2,7 +2,7 @@
 
 Each wants five GPUs of one NUMA node, which no box has. While the rates are taken somebody takes an island of four and
 leaves it again every second, so that there is always something to look at anew. The pods wait in the waiting room, in
-gate mode, or in the queue of the scheduler itself; and before each of these the same is measured without them.
+gate mode, or in the queue of the scheduler itself; before and after each turn the same is measured without them.
 """
 
 import contextlib
@@ -53,11 +53,12 @@ def kept(atoll: Installation, pods: int) -> tuple[list[float], list[float]]:
     with coming_and_going(atoll, boxes[0]):
         plain(atoll, "warm", pods)
         for turn in range(ROUNDS):
-            undisturbed = plain(atoll, f"calm-{turn}", pods)
+            before = plain(atoll, f"before-{turn}", pods)
             waiting = wait_in_vain(atoll, turn)
-            ratios.append(plain(atoll, f"waiting-{turn}", pods) / undisturbed)
-            rates.append(undisturbed)
+            disturbed = plain(atoll, f"waiting-{turn}", pods)
             remove(atoll, waiting)
+            rates.append((before + plain(atoll, f"after-{turn}", pods)) / 2)
+            ratios.append(disturbed / rates[-1])
     return ratios, rates
 
 
