@@ -306,3 +306,11 @@ def test_what_was_foreseen_of_one_look_is_not_believed_at_the_next():
     effects = [*later(stage, KubeNodeSeen(kube_node("n1", cordoned=False))), *settle(stage)]
 
     assert holds(effects) == {"a": State.BINDING, "b": State.BINDING}
+
+
+def test_a_pod_that_is_seen_a_moment_before_its_scheduler_sees_it_is_told_nothing_and_sent():
+    stage = foreseeing(cordoned=False)
+    sent = replace(waiting("a"), gates=(PLACEMENT,))
+
+    assert later(stage, PodSeen(sent)) == []
+    assert holds(later(stage, KubePodSeen(KubePod(sent.uid, "ml", "a", version=sent.version)))) == {"a": State.BINDING}

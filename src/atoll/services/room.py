@@ -260,7 +260,8 @@ class Room:
         if pod.placed == said:
             self._untrue_since.pop(pod.uid, None)
             return
-        at = self._untrue_since.setdefault(pod.uid, turn.now) + (SETTLED_S if pod.placed else 0.0)
+        moves = pod.placed or said[0] is Code.UNSCHEDULABLE  # what its scheduler sees may be a moment behind
+        at = self._untrue_since.setdefault(pod.uid, turn.now) + (SETTLED_S if moves else 0.0)
         if turn.now >= at:
             self._waiting.refused(Waiter(pod.uid, self._mirror.fleet.version, None, said))
         self._tell_at = min(self._tell_at, at if at > turn.now else turn.now + SETTLED_S)
