@@ -5,7 +5,10 @@ import sys
 
 from bench.rows import HEAD
 
-ALL = ("decision", "stock", "extender", "webhook", "memory", "agent", "shim", "audit", "cluster", "outage")
+ALL = (
+    *("decision", "stock", "extender", "webhook", "memory", "agent", "shim", "audit", "cluster", "outage"),
+    *("gate", "freed", "waiting"),
+)
 
 
 def main() -> int:

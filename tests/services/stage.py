@@ -86,9 +86,14 @@ class Stage:
     """The service and its virtual clock. Reports are kept apart from what is done."""
 
     def __init__(
-        self, *events: Event, leading: bool = True, config: NodeConfigObject = ENFORCED, near: tuple[str, ...] = ()
+        self,
+        *events: Event,
+        leading: bool = True,
+        config: NodeConfigObject = ENFORCED,
+        near: tuple[str, ...] = (),
+        foresee: bool = False,
     ) -> None:
-        self.service, self.now, self.reports = Scheduling(near=near), 0.0, list[Report]()
+        self.service, self.now, self.reports = Scheduling(near=near, foresee=foresee), 0.0, list[Report]()
         self._attempts = 0
         self.step(LeadershipChanged(leading))
         self.step(ConfigSeen(config))

@@ -20,9 +20,12 @@ from atoll.core.events import (
     Tick,
 )
 from atoll.core.facts import Enforcement, NodeConfigObject, PodFacts
+from atoll.core.kube_events import KubeNamespaceSeen, KubeNodeSeen, KubePodSeen, KubeSynced
+from atoll.core.kube_facts import PODS, KubeNode, KubePod
 from atoll.core.ledger import Grant, LedgerRecord, Occupant
 from atoll.core.lifecycle import State
 from atoll.core.placement_policy import Declared, PolicyObject, PolicyRule, PolicySpec, Settings
+from atoll.services.foresight import KINDS
 from atoll.services.moments import seconds_of
 from tests.services.stage import Stage, gpus, grant, inventory, ledger, node, pod, start
 
@@ -88,6 +91,26 @@ def test_the_scheduler_is_shown_the_held_node_alone_and_its_bind_turns_the_hold_
     (turned,) = bound.grants
     assert (turned.state, turned.pod_version, turned.uuids) == (State.BINDING, "11", hold.uuids)
     assert stage.written(bound, "21") == [PostBinding("n1", turned)]
+
+
+def test_who_comes_while_anothers_hold_is_being_written_gets_the_best_of_the_rest():
+    stage = start(node("n1"), inventory("n1"), node("n2"), inventory("n2"), pods=[waiting("a", 8)])
+    assert record_of(stage.at_start).node == "n1"
+
+    at_once = later(stage, PodSeen(waiting("b", 8)))
+
+    assert record_of(at_once).node == "n2"
+    assert holds(at_once) == {"b": State.HELD}
+
+
+def test_what_was_on_its_way_and_came_to_nothing_is_free_for_the_next():
+    stage = start(node("n1"), inventory("n1"), pods=[waiting("a", 8)])
+    later(stage, PodGone("a-uid", "11"))
+    stage.step(LedgerConflict("n1"))
+
+    effects = later(stage, LedgerSeen(LedgerRecord("n1")), PodSeen(waiting("b", 8)))
+
+    assert holds(effects) == {"b": State.HELD}
 
 
 def test_nothing_is_written_for_a_pod_that_does_not_fit_but_why():
@@ -253,3 +276,41 @@ def test_a_pod_that_waits_to_be_sent_stays_where_nobody_can_foresee_what_its_sch
     assert holds(effects) == {}
     (told,) = [each for each in effects if isinstance(each, SetPlaced)]
     assert told.reason == "Unschedulable"
+
+
+def foreseeing(*names: str, cordoned: bool) -> Stage:
+    """A node with two islands of four, and pods that are to be sent to it."""
+    pods = [replace(waiting(name), gates=(PLACEMENT,)) for name in names]
+    stage = start(*ONE, KubeNamespaceSeen("ml", ()), foresee=True)
+    stage.see(KubeNodeSeen(kube_node("n1", cordoned=cordoned)), *map(KubeSynced, KINDS))
+    stage.see(*(KubePodSeen(KubePod(each.uid, "ml", each.name, version=each.version)) for each in pods))
+    stage.at_start = [*later(stage, *map(PodSeen, pods)), *settle(stage)]
+    return stage
+
+
+def kube_node(name: str, *, cordoned: bool) -> KubeNode:
+    return KubeNode(name, unschedulable=cordoned, allocatable=((PODS, 110),))
+
+
+def test_pods_that_are_alike_are_all_told_why_no_scheduler_would_take_them():
+    stage = foreseeing("a", "b", "c", cordoned=True)
+
+    assert holds(stage.at_start) == {}
+    told = {each.name: each.reason for each in stage.at_start if isinstance(each, SetPlaced)}
+    assert told == dict.fromkeys("abc", "Unschedulable")
+
+
+def test_what_was_foreseen_of_one_look_is_not_believed_at_the_next():
+    stage = foreseeing("a", "b", "c", cordoned=True)
+
+    effects = [*later(stage, KubeNodeSeen(kube_node("n1", cordoned=False))), *settle(stage)]
+
+    assert holds(effects) == {"a": State.BINDING, "b": State.BINDING}
+
+
+def test_a_pod_that_is_seen_a_moment_before_its_scheduler_sees_it_is_told_nothing_and_sent():
+    stage = foreseeing(cordoned=False)
+    sent = replace(waiting("a"), gates=(PLACEMENT,))
+
+    assert later(stage, PodSeen(sent)) == []
+    assert holds(later(stage, KubePodSeen(KubePod(sent.uid, "ml", "a", version=sent.version)))) == {"a": State.BINDING}

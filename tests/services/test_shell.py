@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 
+from atoll.core.delivery import WAITING
 from atoll.core.effects import ApiEffect, Report
 from atoll.core.events import Outcome
 from atoll.core.facts import Enforcement, Inventory, NodeConfigObject, NodeFacts, PodFacts, Source
@@ -29,6 +31,17 @@ class StandingClock:
         return 0.0
 
 
+class EventfulClock(StandingClock):
+    """Every event takes a millisecond."""
+
+    def __init__(self) -> None:
+        self._asked = 0
+
+    def now(self) -> float:
+        self._asked += 1
+        return self._asked / 1000
+
+
 class Unanswering(FakeClusterApi):
     """The watches work; whatever is asked is never answered."""
 
@@ -50,6 +63,11 @@ def pod(name: str, gpus: int) -> PodFacts:
 
 async def ready(shell: Shell) -> None:
     while shell.not_ready():  # noqa: ASYNC110 - nobody has to tell us
+        await asyncio.sleep(0)
+
+
+async def grants(cluster: FakeCluster, count: int) -> None:
+    while sum(len(ledger.grants) for ledger in cluster.ledgers.values()) != count:  # noqa: ASYNC110 - nobody has to tell us
         await asyncio.sleep(0)
 
 
@@ -117,6 +135,25 @@ def test_a_caller_that_gives_up_takes_an_attempt_along_that_has_written_nothing(
         assert call.cancelled()
 
     run(cluster, story, Unanswering(cluster))
+
+
+def test_who_comes_right_after_the_others_were_looked_at_is_looked_at_without_another_event() -> None:
+    cluster = cluster_of_one()
+    behind_gates = {"gates": (WAITING,), "created": "2026-01-01T00:00:00Z"}
+    cluster.put_pod(replace(pod("first", 4), **behind_gates))
+
+    async def told() -> None:
+        shell = Shell(Scheduling(), FakeClusterApi(cluster), EventfulClock(), lambda _: None, tick_s=2 * PATIENCE_S)
+        running = asyncio.create_task(shell.run())
+        shell.lead(leading=True)
+        async with asyncio.timeout(PATIENCE_S):
+            await grants(cluster, 1)
+            cluster.put_pod(replace(pod("second", 4), **behind_gates))
+            await grants(cluster, 2)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(told())
 
 
 def test_what_is_survived_is_heard() -> None:

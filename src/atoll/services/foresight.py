@@ -6,6 +6,7 @@ nothing is foreseen.
 """
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from atoll.core.books import holds_nothing
 from atoll.core.facts import PodFacts
@@ -54,6 +55,11 @@ class Foresight:
         """It was not sent after all."""
         if self._sent.pop(uid, None) is not None:
             self._cluster.drop_pod(uid)
+
+    def alike(self, pod: PodFacts) -> KubePod | None:
+        """Equal for pods of which their schedulers say the same, as most of one Job are; None = not known."""
+        known = self._unbound.get(pod.uid)
+        return replace(known, uid="", name="", version="") if known else None
 
     def foreseen(self, pod: PodFacts, nodes: Collection[str]) -> tuple[list[str], str]:
         """Those of the nodes that the pod's scheduler is certain to take, and why not the others, "" = all of them."""

@@ -16,6 +16,7 @@ from atoll.core.delivery import OURS, Delivery, way_of
 from atoll.core.effects import Effect, LiftGates
 from atoll.core.facts import PodFacts
 from atoll.core.keeping import Kept, keep
+from atoll.core.kube_facts import KubePod
 from atoll.core.lifecycle import State
 from atoll.core.reasons import Code
 from atoll.core.request import GpuRequest, InvalidRequest
@@ -35,6 +36,9 @@ SETTLED_S = 1.0
 """For so long a pod must be told something else than the truth before that is written: what moves, moves on."""
 ORDERS_MAX = 4
 """Orders in which the members of a gang are tried."""
+ASKED_S = 4e-5
+"""By how much the pause is longer for each node that was asked about: ten times what that took. Where schedulers refuse
+what GPUs would allow, every look asks about all nodes, and much that happens anywhere is a reason to look again."""
 KEPT_MAX = 64
 """Pods for which domains are kept at once."""
 Said = tuple[Code, str]
@@ -56,6 +60,8 @@ class Rules:
     """and was not after all."""
     foreseen: Callable[[PodFacts, Collection[str]], tuple[list[str], str]]
     """Those of the nodes that its own scheduler is sure to take for a pod, and why not the others."""
+    alike: Callable[[PodFacts], KubePod | None]
+    """Equal for pods of which that is the same; None = not known."""
 
 
 class Room:
@@ -78,6 +84,7 @@ class Room:
         self._pods: dict[str, None] = {}
         self._kept: dict[str, Kept] = {}  # by UID
         self._lifting: set[str] = set()  # without a grant, in flight
+        self._on_the_way: dict[str, Placement] = {}  # by UID: what it is being granted, until its ledger says so
         self._not_before: dict[str, float] = {}  # UID -> when it is tried again
         self._failures: dict[str, int] = {}
         self._ended: list[tuple[str, str]] = []
@@ -95,6 +102,11 @@ class Room:
     def kept(self) -> dict[str, Kept]:
         """What is kept for whom, by UID."""
         return self._kept
+
+    @property
+    def in_haste(self) -> bool:
+        """Whether it would look at everybody now, but for the pause since it last did."""
+        return self._dirty and self.leading and bool(self._pods)
 
     def changed(self) -> None:
         """Somebody may fit now, or is somebody else's turn."""
@@ -150,11 +162,12 @@ class Room:
             return
         self._dirty, self._next_at, self._patience_at, self._kept = False, now + PAUSE_S, inf, {}
         self._tell_at, self._blocked = inf, False
-        turn = _Turn(now, self._mirror.fleet.snapshot(), self._mirror.fleet.snapshot())
         known = sorted((pod for uid in self._pods if (pod := self._mirror.pods.get(uid)) is not None), key=_order)
         under_way = {key_of(pod) for pod in known if self._rules.active(pod.uid)}
         waiting = [pod for pod in known if self._waits(pod)]
         gangs = muster(self._mirror.pods.values(), waiting)
+        left = self._left() if waiting else self._mirror.fleet.snapshot()
+        turn = _Turn(now, left, left)
         for pod in waiting:
             key = key_of(pod)
             if key is None:
@@ -162,10 +175,20 @@ class Room:
             elif key not in under_way:
                 under_way.add(key)
                 self._serve_gang(gangs[key], turn, utc_s)
+        self._next_at += ASKED_S * turn.asked
 
     def _waits(self, pod: PodFacts) -> bool:
-        under_way = pod.uid in self._lifting or self._rules.active(pod.uid)
-        return not under_way and way_of(pod.gates) is not None
+        """Whether it is ours to place, and not on its way."""
+        return pod.uid not in self._lifting and not self._rules.active(pod.uid) and way_of(pod.gates) is not None
+
+    def _left(self) -> Snapshot:
+        """What is free once all that is on its way into a ledger is there: whoever comes meanwhile gets the best of the
+        rest, and is not refused what no ledger says that another has."""
+        for uid, placement in list(self._on_the_way.items()):
+            recorded = any(node == placement.node for node, _ in self._mirror.open_grants(uid))
+            if recorded or not self._rules.active(uid):
+                del self._on_the_way[uid]
+        return self._mirror.fleet.snapshot().with_grants(self._on_the_way.values())
 
     def _rest(self, uid: str, now: float) -> None:
         self._failures[uid] = failures = self._failures.get(uid, 0) + 1
@@ -216,6 +239,7 @@ class Room:
                 if len(tried.nodes) >= gang.needed:
                     turn.snapshot, turn.unkept = tried.turn.snapshot, tried.turn.unkept
                     self._gangs.set_out(tried.nodes)
+                    self._on_the_way.update(tried.found)
                     for pod in ready:
                         if pod.uid in tried.nodes:
                             self._rules.lift(pod, tried.nodes[pod.uid])
@@ -248,6 +272,7 @@ class Room:
                     tried.first, tried.said = tried.first or pod, found
                     continue
                 tried.turn.take(found)
+                tried.found[pod.uid] = found
                 node = found.node
             tried.nodes[pod.uid] = node or ""
             self._send(pod, tried.nodes[pod.uid])
@@ -290,6 +315,7 @@ class Room:
         if isinstance(found, Placement):
             turn.take(found)
             if found.enforced or (way_of(pod.gates) is Delivery.GATE and self._mirror.any_pool):
+                self._on_the_way[pod.uid] = found
                 self._lift(pod, found.node)
             else:
                 self._let_go(pod)
@@ -322,15 +348,23 @@ class Room:
         names: tuple[str, ...] | None,
     ) -> Placement | Said:
         """The best of the nodes on which the pod's own scheduler is sure to put it: from there is no way back."""
-        if isinstance(first, Placement) and not self._rules.foreseen(pod, (first.node,))[1]:
+        alike = self._rules.alike(pod) if names is None else None
+        said = turn.unforeseen.get((request, alike))
+        if said is None and isinstance(first, Placement) and not self._rules.foreseen(pod, (first.node,))[1]:
             return first
         self._blocked = True
+        if said is not None:
+            return said
         fitting, others = self._court.candidates(turn.snapshot, request, names)
+        turn.asked += len(fitting) + len(others)
         passing, why = self._rules.foreseen(pod, fitting)
-        if not passing:
-            return (Code.UNSCHEDULABLE, why) if isinstance(first, Placement) else first
-        beside, _ = self._rules.foreseen(pod, others)
-        return self._court.placement(turn.snapshot, request, (*passing, *beside))
+        if passing:
+            beside, _ = self._rules.foreseen(pod, others)
+            return self._court.placement(turn.snapshot, request, (*passing, *beside))
+        said = (Code.UNSCHEDULABLE, why) if isinstance(first, Placement) else first
+        if alike is not None:
+            turn.unforeseen[request, alike] = said
+        return said
 
     def _kept_for_another(self, request: GpuRequest, turn: "_Turn") -> Said | None:
         if not self._kept:
@@ -360,7 +394,8 @@ class Room:
         if pod.placed == said:
             self._untrue_since.pop(pod.uid, None)
             return
-        at = self._untrue_since.setdefault(pod.uid, turn.now) + (SETTLED_S if pod.placed else 0.0)
+        moves = pod.placed or said[0] is Code.UNSCHEDULABLE  # what its scheduler sees may be a moment behind
+        at = self._untrue_since.setdefault(pod.uid, turn.now) + (SETTLED_S if moves else 0.0)
         if turn.now >= at:
             self._waiting.refused(Waiter(pod.uid, self._mirror.fleet.version, None, said))
         self._tell_at = min(self._tell_at, at if at > turn.now else turn.now + SETTLED_S)
@@ -382,14 +417,16 @@ class Room:
         self._not_before.pop(uid, None)
         self._failures.pop(uid, None)
         self._lifting.discard(uid)
+        self._on_the_way.pop(uid, None)
 
 
 @dataclass(slots=True)
 class _Tried:
-    """How far a gang comes: where each would go, who was the first without a place, and why."""
+    """How far a gang comes: where each would go, by what decision, who was the first without a place, and why."""
 
     turn: "_Turn"
     nodes: dict[str, str]
+    found: dict[str, Placement] = field(default_factory=dict)
     first: PodFacts | None = None
     said: Said = (Code.GANG_INCOMPLETE, "")
 
@@ -401,16 +438,21 @@ class _Turn:
     Attributes:
         snapshot, unkept: what is left for the next, with and without what is kept for those before him.
         refused: requests that no node serves; once others have taken more, none will either.
+        unforeseen: what is said of those that their schedulers would put on no node that serves them.
+        asked: nodes about which schedulers were foreseen, one by one.
     """
 
     now: float
     snapshot: Snapshot
     unkept: Snapshot
     refused: dict[GpuRequest, Said] = field(default_factory=dict)
+    unforeseen: dict[tuple[GpuRequest, KubePod | None], Said] = field(default_factory=dict)
+    asked: int = 0
 
     def take(self, placement: Placement) -> None:
+        nothing_kept = self.unkept is self.snapshot
         self.snapshot = self.snapshot.with_grants((placement,))
-        self.unkept = self.unkept.with_grants((placement,))
+        self.unkept = self.snapshot if nothing_kept else self.unkept.with_grants((placement,))
 
 
 def _order(pod: PodFacts) -> tuple[int, str, str, str, str]:

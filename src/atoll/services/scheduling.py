@@ -4,7 +4,7 @@
 none; filter remembers whom it refused, so that a later step can say so on the pod and wake it in time.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from atoll.core.admitting import Review, review
@@ -49,7 +49,7 @@ from atoll.services.binding import Binder, Rules
 from atoll.services.corrections import Corrections
 from atoll.services.deciding import Court, is_for, released
 from atoll.services.foresight import Foresight
-from atoll.services.gangs import Coming, Gangs
+from atoll.services.gangs import Gangs
 from atoll.services.ledgers import Ledgers
 from atoll.services.liveness import Liveness
 from atoll.services.mirror import Mirror
@@ -106,30 +106,22 @@ class Scheduling:
         self._binder = Binder(
             self._mirror,
             self._outbox,
-            _rules(self._court, self.requests, self._releaser, self._lifted, gangs.coming),
+            Rules(
+                asked=self.requests.of,
+                decide=self._court.grant,
+                is_leaving=self._releaser.is_leaving,
+                give_up=self._releaser.give_up,
+                still_good=self._court.still_good,
+                enforced=self._court.enforced,
+                lifted=self._lifted,
+                coming=gangs.coming,
+            ),
         )
         self._waiting = Waiting(
             self._mirror, self._outbox, self._releaser.mark, self._court.said, self._fitting, self._court.held_on
         )
         self._foresight = Foresight(on=foresee)
-        self.room = Room(
-            self._mirror,
-            self._outbox,
-            self._court,
-            self.requests,
-            self._waiting,
-            gangs,
-            RoomRules(
-                lift=self._lift,
-                active=self._binder.active,
-                is_leaving=self._releaser.is_leaving,
-                give_up=self._releaser.give_up,
-                sent=self._foresight.sent,
-                called_back=self._foresight.called_back,
-                foreseen=self._foresight.foreseen,
-            ),
-            near,
-        )
+        self.room = self._room(gangs, near)
         self._sent = Sent(self._mirror, self._outbox, self.requests, self._waiting)
         self._violations = Violations(self._mirror, self._outbox)
         self._corrections = Corrections(self._mirror, self._outbox)
@@ -144,6 +136,20 @@ class Scheduling:
         self._to_pump: dict[str, None] = {}
         self._leading = False
 
+    def _room(self, gangs: Gangs, near: Sequence[str]) -> Room:
+        foresight = self._foresight
+        rules = RoomRules(
+            lift=self._lift,
+            active=self._binder.active,
+            is_leaving=self._releaser.is_leaving,
+            give_up=self._releaser.give_up,
+            sent=foresight.sent,
+            called_back=foresight.called_back,
+            foreseen=foresight.foreseen,
+            alike=foresight.alike,
+        )
+        return Room(self._mirror, self._outbox, self._court, self.requests, self._waiting, gangs, rules, near)
+
     @property
     def ready(self) -> bool:
         """Every kind was listed; before that nothing is decided."""
@@ -153,6 +159,11 @@ class Scheduling:
     def not_synced(self) -> tuple[str, ...]:
         """The kinds that are still to be listed."""
         return tuple(kind for kind in Kind if kind not in self._mirror.synced)
+
+    @property
+    def in_haste(self) -> bool:
+        """Whether something would be done `room.PAUSE_S` from now, whatever happens meanwhile."""
+        return self.ready and self.room.in_haste
 
     @property
     def mirror(self) -> Mirror:
@@ -476,22 +487,3 @@ def _candidates(pod: PodFacts, names: Sequence[str]) -> Sequence[str] | None:
     """The nodes that in-tree filters let through; None for the one-node question about a nominated node, which comes
     before the real one and says nothing about the others."""
     return None if len(names) == 1 and names[0] == pod.nominated_node else names
-
-
-def _rules(
-    court: Court,
-    requests: Requests,
-    releaser: Releaser,
-    lifted: Callable[[str, str], None],
-    coming: Callable[[str], Coming],
-) -> Rules:
-    return Rules(
-        asked=requests.of,
-        decide=court.grant,
-        is_leaving=releaser.is_leaving,
-        give_up=releaser.give_up,
-        still_good=court.still_good,
-        enforced=court.enforced,
-        lifted=lifted,
-        coming=coming,
-    )

@@ -12,10 +12,11 @@ from atoll.core.events import BindAbandoned, BindAsked, Event, LeadershipChanged
 from atoll.core.facts import PodFacts
 from atoll.core.fleet import FilterAnswer
 from atoll.ports import CivilClock, ClusterApi
+from atoll.services.room import PAUSE_S
 from atoll.services.scheduling import Scheduling
 
 TICK_S = 0.1
-"""The finest time that anything in the service waits for."""
+"""The finest time that anything in the service waits for, unless it is in haste."""
 TURN_EVENTS = 64
 """Events in a row before others on the loop get their turn."""
 
@@ -28,13 +29,19 @@ class Shell:
     """
 
     def __init__(
-        self, scheduling: Scheduling, api: ClusterApi, clock: CivilClock, heard: Callable[[Report], None]
+        self,
+        scheduling: Scheduling,
+        api: ClusterApi,
+        clock: CivilClock,
+        heard: Callable[[Report], None],
+        tick_s: float = TICK_S,
     ) -> None:
         self.scheduling = scheduling
-        self._api, self._clock, self._heard = api, clock, heard
+        self._api, self._clock, self._heard, self._tick_s = api, clock, heard, tick_s
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._callers: dict[int, asyncio.Future[str]] = {}
         self._attempts = 0
+        self._hurries = False  # a tick of its own is on the way
 
     async def run(self) -> None:
         """Until it is cancelled, or something fails that should not."""
@@ -46,6 +53,9 @@ class Shell:
                 event = await self._events.get()
                 for effect in self.scheduling.step(event, self._clock.now()):
                     self._carry_out(effect, group)
+                if self.scheduling.in_haste and not self._hurries:
+                    self._hurries = True
+                    group.create_task(self._hurry())
                 count += 1
                 if count % TURN_EVENTS == 0:
                     await asyncio.sleep(0)
@@ -102,7 +112,13 @@ class Shell:
         async for event in self._api.watch():
             self._events.put_nowait(event)
 
+    async def _hurry(self) -> None:
+        """A look at those who wait was put off, and nothing else may happen until the next tick."""
+        await asyncio.sleep(PAUSE_S)
+        self._hurries = False
+        self._events.put_nowait(Tick(self._clock.utc()))
+
     async def _tick(self) -> None:
         while True:
-            await asyncio.sleep(TICK_S)
+            await asyncio.sleep(self._tick_s)
             self._events.put_nowait(Tick(self._clock.utc()))
