@@ -205,8 +205,12 @@ def _gates(remains: Remains, gates: Gates, scheduler: str) -> Step | None:
     losing = sum(pod.restricted for pod in found)
     if losing:
         notes = (f"{_of_them(losing)} Restricted, and loses that promise with the gate: it goes by count", *notes)
-    commands = (*_gate_policy(remains), *map(_lifting, found))
-    return Step(StepName.GATES, "lift our gates", notes, commands=commands, pods=found)
+    guards = _gate_policy(remains)
+    if guards:
+        notes += (
+            f"the API server forgets {remains.gate_policy} within seconds: run again what it refuses in that name",
+        )
+    return Step(StepName.GATES, "lift our gates", notes, commands=(*guards, *map(_lifting, found)), pods=found)
 
 
 def _behind_our_gates(remains: Remains) -> tuple[PodLeft, ...]:
