@@ -81,14 +81,17 @@ class ThreeWays:
         spec = {"schedulingGates": [{"$patch": "delete", "name": gate}]}
         self.api.patch(f"{fleet.pods_in(namespace)}/{name}", {"spec": spec}, "strategic")
 
-    def delivered(self, namespace: str, name: str) -> Delivery:
-        """Which way a bound pod has come, by what is left of it on the pod."""
-        spec = self.find(namespace, name)["spec"]
-        if spec["schedulerName"] != SCHEDULER:
-            return Delivery.GATE
-        pod, grants = self.find(namespace, name), self.cluster.grants(spec["nodeName"])
-        assert any(grant["owner"]["uid"] == pod["metadata"]["uid"] for grant in grants)
-        return WAYS[namespace]
+    def came_by(self, namespace: str, name: str) -> Delivery:
+        """Who sent a bound pod to its node: we, by our patch, or a scheduler that asked the extender.
+
+        From the waiting room a pod goes the scheduler's way, too.
+        """
+        pod = self.find(namespace, name)
+        grant = self.cluster.grant(pod["spec"]["nodeName"], pod["metadata"]["uid"])
+        assert grant is not None
+        sent = bool(grant.get("pins"))
+        assert sent == (pod["spec"]["schedulerName"] != SCHEDULER)
+        return Delivery.GATE if sent else Delivery.EXTENDER
 
     def check_books(self, boxes: Iterable[Box]) -> None:
         """No UUID twice, and every bound pod has a grant on its own node and nowhere else."""
