@@ -112,7 +112,7 @@ def test_pods_without_gpus_that_depend_on_atoll_are_found_too() -> None:
     assert [each.name for each in found] == ["named", "gated"]
 
 
-def test_a_list_that_is_refused_says_which_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_that_is_refused_says_which_one() -> None:
     api = cluster(manifests.rbac())
     api.refused = {PATHS["ClusterRole"]: 403}
 

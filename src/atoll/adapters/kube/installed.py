@@ -16,7 +16,7 @@ from atoll.adapters.kube.client import KubeClient, Unanswered
 from atoll.adapters.kube.codec import asks_for_gpus, pod_facts
 from atoll.adapters.kube.credentials import Access, AccessError
 from atoll.adapters.kube.manifests import Manifest
-from atoll.adapters.kube.once import EXPIRED, FORBIDDEN, LISTS_TRIED, NOT_FOUND, PAGE, PAGES_MAX
+from atoll.adapters.kube.pages import whole_list
 from atoll.core.delivery import OURS
 from atoll.core.errors import AtollError
 from atoll.core.facts import PodFacts
@@ -96,11 +96,9 @@ async def installed(client: KubeClient, namespace: str, scheduler: str, resource
     for each in _printed():
         printed.setdefault(each["kind"], set()).add(each["metadata"]["name"])
     component = quote(f"app.kubernetes.io/name={names.AGENT_LABELS['app.kubernetes.io/name']}")
-    found = await asyncio.gather(
-        *(_of_kind(client, kind, printed[kind]) for kind in GROUPS),
-        _leases(client, namespace, scheduler),
-        _applied(client, f"/apis/apps/v1/daemonsets?labelSelector={component}", "daemonsets"),
-    )
+    found = [await _of_kind(client, kind, printed[kind]) for kind in GROUPS]
+    found.append(await _leases(client, namespace, scheduler))
+    found.append(await _applied(client, f"/apis/apps/v1/daemonsets?labelSelector={component}", "daemonsets"))
     pods = await _listed(client, f"{names.PODS}?fieldSelector={quote('spec.nodeName=')}", "pods", wire.Pod)
     objects = dict.fromkeys(each for some in found for each in some)
     return Installed(tuple(objects), tuple(_bystanders(pods, scheduler, resources)))
@@ -153,33 +151,10 @@ def _bystanders(pods: list[wire.Pod], scheduler: str, resources: tuple[str, ...]
 
 
 async def _listed(client: KubeClient, path: str, what: str, wanted: type[T]) -> list[T]:
-    for _ in range(LISTS_TRIED):
-        found = await _all_pages(client, path, what, wanted)
-        if found is not None:
-            return found
-    raise AtollError(f"the list of {what} is too old to go on with before it ends; try again")
+    pages = msgspec.json.Decoder(wire.Page[wanted])  # type: ignore[valid-type]
 
+    def page_of(body: bytes) -> tuple[wire.ListMeta, list[T]]:
+        page = pages.decode(body)
+        return page.metadata, list(page.items or ())
 
-async def _all_pages(client: KubeClient, path: str, what: str, wanted: type[T]) -> list[T] | None:
-    """None where the server has forgotten the version that it would go on from."""
-    found: list[T] = []
-    first = path + ("&" if "?" in path else "?") + f"limit={PAGE}"
-    more = ""
-    for _ in range(PAGES_MAX):
-        answer = await client.read(first + more)
-        if answer.status == NOT_FOUND:
-            return []
-        if answer.status == EXPIRED:
-            return None
-        if not answer.ok:
-            help_ = f"; allow list of {what}" if answer.status == FORBIDDEN else ""
-            raise AtollError(f"list of {what}: {answer.why}{help_}")
-        try:
-            page = msgspec.json.decode(answer.body, type=wire.Page[wanted])  # type: ignore[valid-type]
-        except msgspec.DecodeError as error:
-            raise AtollError(f"list of {what}: the answer is no list: {error}") from error
-        found += page.items or ()
-        if not page.metadata.continue_:
-            return found
-        more = f"&continue={quote(page.metadata.continue_, safe='')}"
-    raise AtollError(f"list of {what}: more than {PAGES_MAX} pages")
+    return await whole_list(client, path, what, lambda: ([], page_of))
