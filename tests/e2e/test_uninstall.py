@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from atoll.core.delivery import PLACEMENT, WAITING
-from tests.e2e.installation import Box, Installation, atoll
+from tests.e2e.installation import ACCOUNT, NAMESPACE, Box, Installation, atoll
 from tests.e2e.kubectl import GROUPS, kubectl
 from tests.e2e.three_ways import EXTENDER, FOREIGN, GATE, ROOM, WAYS, ThreeWays
 from tests.realkube import fleet
@@ -154,8 +154,8 @@ def test_pods_are_let_out_by_the_commands_alone_where_atoll_is_dead_already(site
         fleet.wait_bound(site.api, name, namespace)
 
 
-def test_gates_that_are_to_stay_stay_while_everything_else_goes(site: ThreeWays) -> None:
-    scene(site)
+def test_gates_that_are_to_stay_stay_until_atoll_is_installed_again(site: ThreeWays) -> None:
+    boxes = scene(site)
     before, gated = runners(site), {pod: site.gates(*pod) for pod in GATED}
 
     follow(site, planned(site, "--gates", "keep"))
@@ -166,6 +166,23 @@ def test_gates_that_are_to_stay_stay_while_everything_else_goes(site: ThreeWays)
     left = planned(site, "--gates", "keep")
     assert [step["step"] for step in left] == ["gates", "scheduler"]
     assert named(left[0]) == set(GATED)
+    install_again(site, boxes)
+    for name in ("runs-0", "runs-1"):
+        fleet.remove(site.api, name, GATE)
+    assert site.bound(GATE, "waits")[0] == boxes[2].name
+    assert site.gates(GATE, "with-others") == gated[GATE, "with-others"]
+
+
+def install_again(site: ThreeWays, boxes: list[Box]) -> None:
+    """Without a webhook, which these pods have behind them."""
+    cluster = site.cluster
+    for words in (("crds",), ("rbac", "--gate"), ("admission",)):
+        cluster.plane.apply(atoll("manifests", *words))
+    cluster.kubeconfig = cluster.plane.service_account(ACCOUNT, NAMESPACE)
+    for box in boxes:
+        cluster.publish(box.name, box.topology)
+    cluster.configure("pool", [box.name for box in boxes])
+    cluster.serve = cluster.start_serve()
 
 
 def in_words(site: ThreeWays) -> list[str]:

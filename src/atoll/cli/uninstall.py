@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from atoll.adapters.kube.manifests import SCHEDULER_NAME
 from atoll.cli.console import SafeConsole
 from atoll.cli.looking import study_of
 from atoll.cli.options import (
@@ -20,8 +21,6 @@ from atoll.cli.options import (
 from atoll.cli.removals import removal_document, removal_lines
 from atoll.core.removal import Gates, removal
 
-DEFAULT_SCHEDULER = "atoll-scheduler"
-
 
 def uninstall(
     *,
@@ -32,7 +31,7 @@ def uninstall(
     ] = Gates.LIFT,
     scheduler_name: Annotated[
         str, typer.Option(metavar="NAME", callback=object_name, help="Of the kube-scheduler that goes with Atoll.")
-    ] = DEFAULT_SCHEDULER,
+    ] = SCHEDULER_NAME,
     kubeconfig: Kubeconfig = None,
     output: Annotated[
         Output, typer.Option("-o", "--output", help="How to print it; wide names every pod and every command.")
