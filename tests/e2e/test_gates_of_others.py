@@ -161,6 +161,22 @@ def test_a_queue_that_lets_a_pod_go_to_some_nodes_only_is_obeyed(ways: ThreeWays
     ways.check_books([box, flavoured])
 
 
+def test_a_pod_that_others_hold_goes_the_way_of_its_gate_whatever_its_namespace_s_policy_says_by_then(
+    ways: ThreeWays, box: Box
+) -> None:
+    for namespace in HELD_BACK:
+        ways.pod(namespace, "p", 4, (), FOREIGN)
+
+    ways.deliver(ROOM, Delivery.GATE)
+    ways.deliver(GATE, Delivery.EXTENDER)
+    for namespace in HELD_BACK:
+        ways.lift(namespace, "p", FOREIGN)
+
+    assert {ways.bound(namespace, "p")[1] for namespace in HELD_BACK} == set(box.islands)
+    assert [ways.came_by(namespace, "p") for namespace in HELD_BACK] == [Delivery.EXTENDER, Delivery.GATE]
+    ways.check_books([box])
+
+
 @pytest.fixture(scope="module")
 def team(atoll_cluster: Installation) -> Api:
     """Somebody who may write pods, as whoever runs jobs may."""

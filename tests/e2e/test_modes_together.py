@@ -66,7 +66,6 @@ def test_a_burst_over_all_three_fills_the_nodes_and_gives_nothing_twice(ways: Th
     # 24 GPUs in six islands; pods of two may break some, and never more than they fill.
     wait_until(lambda: len(bound(ways)) >= 6, "the islands to be filled", 60)
     ways.check_books(boxes)
-    rounds = len(wanted)
     while left := bound(ways):
         gone = left[0]["metadata"]
         fleet.remove(ways.api, gone["name"], gone["namespace"])
@@ -74,8 +73,40 @@ def test_a_burst_over_all_three_fills_the_nodes_and_gives_nothing_twice(ways: Th
         rest = min(5, len(wanted))
         wait_until(lambda rest=rest: len(bound(ways)) >= rest, "those who wait to take what is free", 60)
         ways.check_books(boxes)
-        rounds -= 1
-    assert rounds == 0
+    assert wanted == []
+
+
+def test_a_service_that_dies_in_a_burst_over_all_three_is_followed_by_one_that_goes_on(ways: ThreeWays) -> None:
+    boxes = boxes_of(ways, 3)
+    ways.deliver_all()
+    wanted = [(namespace, f"p{n}") for n in range(2) for namespace in WAYS]
+
+    ways.api.each(lambda pod: ways.pod(*pod, 4), wanted)
+    ways.cluster.serve.kill()
+    ways.cluster.serve.start()
+    ways.cluster.serve.wait_until(ways.cluster.ready)
+
+    assert len({ways.bound(*pod)[1] for pod in wanted}) == len(wanted)
+    ways.check_books(boxes)
+
+
+def test_each_pod_goes_the_way_that_held_when_it_was_made(ways: ThreeWays) -> None:
+    boxes = boxes_of(ways, 1)
+    ways.deliver_all()
+    ways.pod(ROOM, "fills", 8)
+    ways.bound(ROOM, "fills")
+    made: dict[str, Delivery] = {}
+    for n, way in enumerate([Delivery.EXTENDER, Delivery.GATE, Delivery.WAITING_ROOM] * 2):
+        ways.deliver(EXTENDER, way)
+        made[f"p{n}"] = way
+        ways.pod(EXTENDER, f"p{n}", 1)
+
+    fleet.remove(ways.api, "fills", ROOM)
+
+    for name, way in made.items():
+        ways.bound(EXTENDER, name)
+        assert ways.came_by(EXTENDER, name) is (way if way is Delivery.GATE else Delivery.EXTENDER)
+    ways.check_books(boxes)
 
 
 def test_whoever_waits_takes_what_a_pod_of_another_way_has_left(ways: ThreeWays) -> None:

@@ -6,7 +6,7 @@ are let out while whoever binds them is still there; and the books go last, when
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -188,33 +188,32 @@ def _to_shadow(pool: Pool) -> Command:
 
 
 def _gates(remains: Remains, gates: Gates, scheduler: str) -> Step | None:
-    found = _behind_our_gates(remains)
+    found = tuple(pod for pod in remains.pods if pod.ours)
     if not found:
         return None
-    held = sum(bool(pod.others) for pod in found)
-    notes = (f"{_of_them(held)} behind gates of others, too, which stay, and for which it goes on waiting",) * bool(
-        held
-    )
     if gates is Gates.KEEP:
-        stuck = sum(pod.scheduler == scheduler for pod in found)
-        bound_by = (
-            f"{_of_them(stuck)} for {scheduler}, and not bound then either" if stuck else "any scheduler binds it then"
-        )
-        notes += (f"each waits until somebody lifts its gate, and nobody is left who does; {bound_by}",)
+        notes = (*_of_others(found), _until_later(found, scheduler))
         return Step(StepName.GATES, "the pods behind our gates stay there, as was chosen", notes, pods=found)
-    losing = sum(pod.restricted for pod in found)
-    if losing:
-        notes = (f"{_of_them(losing)} Restricted, and loses that promise with the gate: it goes by count", *notes)
     guards = _gate_policy(remains)
-    if guards:
-        notes += (
-            f"the API server forgets {remains.gate_policy} within seconds: run again what it refuses in that name",
-        )
+    moment = f"the API server forgets {remains.gate_policy} within seconds: run again what it refuses in that name"
+    notes = (*_promises(found), *_of_others(found), *((moment,) if guards else ()))
     return Step(StepName.GATES, "lift our gates", notes, commands=(*guards, *map(_lifting, found)), pods=found)
 
 
-def _behind_our_gates(remains: Remains) -> tuple[PodLeft, ...]:
-    return tuple(pod for pod in remains.pods if pod.ours)
+def _promises(pods: Sequence[PodLeft]) -> Iterator[str]:
+    if losing := sum(pod.restricted for pod in pods):
+        yield f"{_of_them(losing)} Restricted, and loses that promise with the gate: it goes by count"
+
+
+def _of_others(pods: Sequence[PodLeft]) -> Iterator[str]:
+    if held := sum(bool(pod.others) for pod in pods):
+        yield f"{_of_them(held)} behind gates of others, too, which stay, and for which it goes on waiting"
+
+
+def _until_later(pods: Sequence[PodLeft], scheduler: str) -> str:
+    stuck = sum(pod.scheduler == scheduler for pod in pods)
+    then = f"{_of_them(stuck)} for {scheduler}, and not bound then either" if stuck else "any scheduler binds it then"
+    return f"each waits until somebody lifts its gate, and nobody is left who does; {then}"
 
 
 def _gate_policy(remains: Remains) -> tuple[Command, ...]:
