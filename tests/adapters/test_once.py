@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from atoll.adapters.kube import names, once
+from atoll.adapters.kube import names, pages
 from atoll.adapters.kube.once import everything
 from atoll.core.errors import AtollError
 from atoll.core.events import NodeSeen, PodSeen, WatchEvent
@@ -40,7 +40,7 @@ def test_it_lists_each_kind_once_and_watches_and_writes_nothing() -> None:
 
 
 def test_it_goes_on_from_page_to_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(once, "PAGE", 3)
+    monkeypatch.setattr(pages, "PAGE", 3)
     api = cluster(**{names.NODES: [node(f"n{n}") for n in range(10)]})
 
     seen = look(api)
@@ -49,7 +49,7 @@ def test_it_goes_on_from_page_to_page(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_list_that_is_forgotten_on_the_way_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(once, "PAGE", 3)
+    monkeypatch.setattr(pages, "PAGE", 3)
     api = cluster(**{names.NODES: [node(f"n{n}") for n in range(10)]})
     api.expired = 2
     assert len([event for event in look(api) if isinstance(event, NodeSeen)]) == 10

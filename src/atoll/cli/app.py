@@ -21,6 +21,7 @@ from atoll.cli.shim import shim
 from atoll.cli.topology.publish import topology_publish
 from atoll.cli.topology.render import topology_render
 from atoll.cli.topology.show import topology_show
+from atoll.cli.uninstall import uninstall
 
 
 class Verbs(TyperGroup):
@@ -48,6 +49,7 @@ app.command()(audit)
 app.command("audit probe")(audit_probe)
 app.command()(explain)
 app.command()(plan)
+app.command()(uninstall)
 app.command()(serve)
 app.command()(agent)
 app.command()(shim)

@@ -6,15 +6,16 @@ The same service that decides takes the look in; it leads nothing, so nothing is
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from atoll.core.books import holds_nothing
+from atoll.core.books import holds_nothing, pod_gpus
 from atoll.core.decide import decide
 from atoll.core.errors import AtollError
 from atoll.core.events import Dropped, Kind, PolicyGone, PolicySeen, Synced, Tick, WatchEvent
 from atoll.core.explain import Explanation, explain
 from atoll.core.facts import Enforcement, PodFacts
-from atoll.core.ledger import Grant
+from atoll.core.ledger import Grant, NodeMode
 from atoll.core.placement_policy import PolicyObject
-from atoll.core.request import GpuRequest, InvalidRequest
+from atoll.core.removal import PodLeft, Pool, Remains
+from atoll.core.request import GpuRequest, InvalidRequest, Policy
 from atoll.core.resolving import Considered, Ruling, considered
 from atoll.core.verdict import Placement, Rejection
 from atoll.services.scheduling import Scheduling
@@ -89,6 +90,45 @@ class Study:
             decision = decide(snapshot, request)
             explanation = explain(snapshot, request) if why and isinstance(decision, Rejection) else None
         return Story(pod, ruling, looked_at, request, decision, explanation, grant)
+
+    def remains(self, bystanders: Iterable[PodFacts] = ()) -> Remains:
+        """What would be left here without Atoll; which objects were applied, somebody else knows.
+
+        Args:
+            bystanders: pods that ask for no GPU and depend on it all the same.
+        """
+        mirror = self._service.mirror
+        others = (pod for pod in bystanders if pod.uid not in mirror.pods and not holds_nothing(pod))
+        left = sorted((*self.pods, *others), key=lambda pod: (pod.namespace, pod.name))
+        configs = sorted(mirror.configs.values(), key=lambda config: config.name)
+        return Remains(
+            pools=tuple(
+                Pool(each.name, each.enforcement is Enforcement.ENFORCE, each.mode is NodeMode.COMMAND)
+                for each in configs
+            ),
+            pods=tuple(self._left(pod) for pod in left),
+            shims=tuple(sorted(mirror.shims)),
+        )
+
+    def _left(self, pod: PodFacts) -> PodLeft:
+        node, grant = self._recorded(pod)
+        request = self._service.requests.of(pod)
+        sent = pod.pinned if grant and grant.pins and node == pod.pinned and not (pod.node or pod.gated) else ""
+        told = ": ".join(pod.placed or ())
+        return PodLeft(
+            namespace=pod.namespace,
+            name=pod.name,
+            since=pod.created,
+            gpus=pod_gpus(pod),
+            gates=pod.gates,
+            scheduler=pod.scheduler,
+            node=pod.node,
+            sent=sent,
+            restricted=isinstance(request, GpuRequest) and request.promised is Policy.RESTRICTED,
+            granted=grant is not None,
+            owner=pod.occupant.controller,
+            why="" if pod.node else pod.unschedulable if sent else told or pod.unschedulable,
+        )
 
     def under(self, policies: Iterable[PolicyObject]) -> list[Change]:
         """The pods that would be decided otherwise if these policies decided, each beside what is there.
