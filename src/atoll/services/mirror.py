@@ -256,13 +256,16 @@ class Mirror:
         return (node for node, words in self._silent.items() if words)
 
     def open_grants(self, uid: str) -> Iterator[tuple[str, Grant]]:
-        """(node, grant) of what is recorded for a pod that is not bound yet: enforced ones first, then by node name.
+        """(node, grant) of what is recorded for a pod that is not bound yet: first where it was sent, then enforced ones,
+        then by node name.
 
         There is more than one only where two instances granted at once, or on shadow nodes, which keep nobody.
         """
         found = ((node, self._records[node].of(uid)) for node in self._granted.get(uid, ()))
         granted = [(node, grant) for node, grant in found if grant and self.state(grant, node) in OPEN]
-        yield from sorted(granted, key=lambda one: (not one[1].enforced, one[0]))
+        pod = self.pods.get(uid)
+        sent_to = pod.pinned if pod is not None and not pod.gated else ""
+        yield from sorted(granted, key=lambda one: (one[0] != sent_to, not one[1].enforced, one[0]))
 
     def waiting_owners(self) -> list[str]:
         """UIDs of pods that a ledger names, and that have no node yet."""
