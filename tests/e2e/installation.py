@@ -92,7 +92,7 @@ class Installation:
         self.serve = self.start_serve()
         profile = "default-scheduler" if one_scheduler else SCHEDULER
         if not one_scheduler:
-            plane.start_scheduler("stock")
+            self.stock = plane.start_scheduler("stock")
         self.scheduler = plane.start_scheduler("gpu-scheduler", self.scheduler_config(profile))
         self.profile = profile
         if webhook:

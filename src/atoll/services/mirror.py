@@ -256,8 +256,8 @@ class Mirror:
         return (node for node, words in self._silent.items() if words)
 
     def open_grants(self, uid: str) -> Iterator[tuple[str, Grant]]:
-        """(node, grant) of what is recorded for a pod that is not bound yet: first where it was sent, then enforced ones,
-        then by node name.
+        """(node, grant) of what is recorded for a pod that is not bound yet: first where it was sent, then enforced
+        ones, then by node name.
 
         There is more than one only where two instances granted at once, or on shadow nodes, which keep nobody.
         """
