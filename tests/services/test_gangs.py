@@ -4,11 +4,12 @@ from dataclasses import replace
 
 from atoll.core.delivery import WAITING
 from atoll.core.effects import Effect, LiftGates, SetPlaced, WriteLedger
-from atoll.core.events import LedgerConflict, LedgerSeen, NodeSeen, PodGone, PodRewritten, PodSeen, PodWriteFailed
+from atoll.core.events import LedgerConflict, LedgerSeen, NodeSeen, PodGone, PodRewritten, PodSeen, PodWriteFailed, Tick
 from atoll.core.facts import Gang, PodFacts
 from atoll.core.lifecycle import State
+from atoll.services.moments import seconds_of
 from tests.services.stage import Stage, gpus, grant, inventory, ledger, node, pod, start
-from tests.services.test_room import held, holds, record_of, settle, waiting
+from tests.services.test_room import MADE, held, holds, record_of, settle, waiting
 
 TWO = (node("n1"), inventory("n1"), node("n2"), inventory("n2"))
 
@@ -159,3 +160,47 @@ def test_other_gates_keep_a_gang_from_being_placed():
     effects = stage.step(PodSeen(member("c", version="12"))) + settle(stage)
 
     assert set().union(*writes(effects).values()) == {"a", "b", "c"}
+
+
+def test_a_member_that_is_being_deleted_is_not_waited_for_though_a_finalizer_keeps_it():
+    stage = start(*TWO, pods=[member("a"), member("b"), member("c")])
+    first, second = [effect for effect in stage.at_start if isinstance(effect, WriteLedger)]
+    written(stage, [first])
+    effects = stage.step(PodSeen(replace(member("b", version="11"), deleting=True)))
+    effects += stage.written(second.record, "30") + stage.step(PodSeen(member("d")))
+    seen: list[Effect] = []
+
+    for round_ in range(6):
+        seen += effects
+        effects = written(stage, effects, 100 + 10 * round_) + settle(stage)
+
+    assert lifted(seen) == ["a", "c", "d"]
+
+
+def test_a_hold_that_another_leader_has_given_back_is_written_anew():
+    stage = start(*TWO, pods=[member("a"), member("b"), member("c")])
+    written(stage, [stage.at_start[0]])
+
+    effects = stage.step(LedgerSeen(ledger("n1", version="40")))
+
+    assert writes(effects) == {"n1": {"a", "b"}}
+
+
+def test_a_gate_that_somebody_else_lifts_is_no_sign_for_the_others():
+    stage = start(*TWO, pods=[member("a"), member("b"), member("c")])
+    written(stage, [stage.at_start[0]])
+
+    assert lifted(stage.step(PodSeen(replace(pod("b", version="11"), gang=Gang("job", 3))))) == []
+
+
+def test_what_is_nearest_for_those_who_do_not_fit_is_kept_too_after_their_patience():
+    taken = ledger("n1", grant("x", gpus("n1", 0, 1)), grant("y", gpus("n1", 4, 5, 6, 7)))
+    here = [pod("x", 2, node="n1"), pod("y", node="n1")]
+    stage = start(node("n1"), inventory("n1"), pods=here, ledgers=[taken])
+    stage.see(PodSeen(member("a", 4, size=1, created=MADE)), Tick(seconds_of(MADE) + 601))
+    settle(stage)
+
+    effects = stage.step(PodSeen(waiting("b", 2, created="2026-01-01T01:00:00Z"))) + settle(stage)
+
+    assert holds(effects) == {}
+    assert told(effects)["b"][0] == "Held"

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from atoll.core.delivery import PLACEMENT, WAITING
-from atoll.core.effects import Effect, LiftGates, PostBinding, ReadPod, SetPlaced, WriteLedger
+from atoll.core.effects import Effect, LiftGates, PostBinding, ReadPod, RewritePod, SetPlaced, WriteLedger
 from atoll.core.events import (
     Event,
     LeadershipChanged,
@@ -314,3 +314,41 @@ def test_a_pod_that_is_seen_a_moment_before_its_scheduler_sees_it_is_told_nothin
 
     assert later(stage, PodSeen(sent)) == []
     assert holds(later(stage, KubePodSeen(KubePod(sent.uid, "ml", "a", version=sent.version)))) == {"a": State.BINDING}
+
+
+def test_a_pod_that_cannot_be_let_go_is_told_why():
+    stage = start(*ONE, pods=[waiting("a")], ledgers=[ledger("n1", held("a", LEFT))])
+    effects: list[Effect] = []
+
+    for _ in range(8):
+        effects += stage.step(LiftRefused("a-uid", "Forbidden: a policy says no"))
+        effects += stage.step(PodRead(waiting("a"))) + settle(stage, 6.0)
+
+    (told, *_) = [each for each in effects if isinstance(each, SetPlaced)]
+    assert (told.reason, "a policy says no" in told.message) == ("Held", True)
+
+
+def test_a_pod_that_lost_its_hold_is_woken_for_the_nodes_that_the_hold_kept_it_from():
+    two = (node("n1"), inventory("n1"), node("n2"), inventory("n2"))
+    stage = start(*two, pods=[waiting("a")], ledgers=[ledger("n1", held("a", LEFT))])
+    free = pod("a", version="11", scheduler="atoll-scheduler")
+    stage.step(PodRewritten(free))
+    assert "Held" in stage.filter(free, "n2")["n2"]
+    effects = stage.step(PodSeen(replace(free, version="12", unschedulable="1 Insufficient cpu")))
+
+    woken = [each for each in stage.written(record_of(effects), "31") + settle(stage) if isinstance(each, RewritePod)]
+
+    assert [each.name for each in woken] == ["a"]
+
+
+def test_nothing_is_remembered_of_pods_that_went_while_they_were_placed():
+    stage = start(*ONE)
+    for n in range(3):
+        effects = later(stage, PodSeen(waiting(f"p{n}")))
+        later(stage, PodGone(f"p{n}-uid"))
+        for version in (100 + 10 * n, 101 + 10 * n):
+            writes = [each for each in effects if isinstance(each, WriteLedger)]
+            effects = [each for write in writes for each in stage.written(write.record, str(version))]
+        settle(stage)
+
+    assert not stage.service.room._failures

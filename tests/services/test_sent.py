@@ -15,7 +15,7 @@ from atoll.core.events import (
     PodSeen,
     PolicySeen,
 )
-from atoll.core.facts import PodFacts
+from atoll.core.facts import Gang, PodFacts
 from atoll.core.kube_events import KubeNodeSeen, KubePodSeen, KubeSynced
 from atoll.core.kube_facts import KubeNode, KubePod
 from atoll.core.ledger import Grant, Occupant
@@ -177,3 +177,52 @@ def test_a_pod_whose_gate_somebody_lifted_keeps_what_was_granted_only_until_that
     effects = stage.step(PodRewritten(pod("a", version="12", scheduler="default-scheduler", node="n2")))
 
     assert record_of(effects + settle(stage)).grants == ()
+
+
+def test_a_grant_that_an_earlier_life_has_left_sends_nobody_where_his_scheduler_would_not_take_him_any_more():
+    left = ledger("n1", granted("a", LEFT))
+    facts = [event for name in ("n1", "n2") for event in (node(name), inventory(name), kube_node(name))]
+    stage = start(
+        *facts, kube_node("n1", cordoned=True), kube_pod("a"), pods=[gated("a")], ledgers=[left], foresee=True
+    )
+    assert lifts(stage.at_start + settle(stage)) == [], "nothing is foreseen before all is listed"
+
+    effects = stage.see(*map(KubeSynced, sorted(KINDS))) + settle(stage)
+    assert [each.name for each in effects if isinstance(each, RewritePod)] == ["a"]
+    given_back = stage.see(kube_pod("a", version="12"), PodRewritten(gated("a", version="12")))
+    assert record_of(given_back).grants == ()
+
+    effects = stage.written(record_of(given_back), "30") + settle(stage)
+
+    assert record_of(effects).node == "n2"
+
+
+def test_a_pod_for_which_its_scheduler_makes_room_where_it_was_sent_is_left_in_peace():
+    stage = foreseeing("n1", pods=(sent("a"),), ledgers=(ledger("n1", granted("a", LEFT)),))
+    spec = PolicySpec(rules=(PolicyRule("all", settings=Settings(recreate=True)),))
+    stage.see(NamespaceSeen("ml", ()), PolicySeen(PolicyObject("p", "1", 1, Declared("{}", spec))))
+    waits = sent("a", version="12", unschedulable="Insufficient cpu", nominated_node="n1", occupant=MADE_ANEW)
+
+    assert not [each for each in stage.step(PodSeen(waits)) + settle(stage, 6.0) if isinstance(each, EvictPod)]
+
+
+def test_what_many_nodes_say_in_many_words_is_told_once_and_shortly():
+    names = [f"n{n}" for n in range(40)]
+    stage = foreseeing(*names)
+    stage.see(*(kube_node(name, cpus=n % 8) for n, name in enumerate(names)))
+
+    effects = later(stage, kube_pod("a", cpus=9), PodSeen(gated("a"))) + settle(stage)
+
+    (told,) = [each for each in effects if isinstance(each, SetPlaced)]
+    assert told.message.startswith("n0, n1, n10 and 37 more: ")
+    assert len(told.message) < 1000
+
+
+def test_who_fits_one_node_alone_chooses_before_the_others_of_its_gang():
+    both = [replace(gated(name, 8), gang=Gang("job", 2)) for name in ("a", "x")]
+    stage = foreseeing("n1", "n2")
+    stage.see(kube_node("n2", cpus=1))
+
+    effects = later(stage, kube_pod("a", 8), kube_pod("x", 8, cpus=4), *map(PodSeen, both)) + settle(stage)
+
+    assert {each.record.node for each in effects if isinstance(each, WriteLedger)} == {"n1", "n2"}

@@ -1,7 +1,8 @@
 """Which domain is kept for a pod that has been overtaken for long enough.
 
 The one that it will have first by all that is known: where the fewest GPUs are still missing. What is free there is
-taken for everybody else. Nobody knows when owners leave, so the choice stands until another pod of more right needs it.
+taken for everybody behind it. Nobody knows when owners leave, so the choice is made anew at every look; how many are
+missing there can only become fewer, but by those of more right.
 """
 
 from dataclasses import dataclass, replace

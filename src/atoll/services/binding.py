@@ -26,6 +26,7 @@ from atoll.core.ledger import Grant, LedgerRecord
 from atoll.core.lifecycle import State, Step, after
 from atoll.core.request import GpuRequest, InvalidRequest, Policy
 from atoll.core.resource_version import is_newer
+from atoll.services.foresight import Objection
 from atoll.services.gangs import Coming
 from atoll.services.ledgers import Draft, backoff_s
 from atoll.services.mirror import Mirror
@@ -54,6 +55,7 @@ class Attempt:
     node: str
     callers: list[int]
     lifts: bool = False
+    sure: bool = False  # what was decided is as it was a moment ago, also by its own scheduler
     stage: Stage = Stage.QUEUED
     rest_until: float = 0.0
     lost: int = 0  # answers in a row that did not come
@@ -121,6 +123,8 @@ class Rules:
     still_good: Callable[[Grant, str], bool]
     """Whether the GPUs of a grant are all on the node and none of them is out."""
     enforced: Callable[[str], bool]
+    foreseen: Callable[[PodFacts, str], Objection | None]
+    """Why the pod's own scheduler would not take it on the node to which it is to be sent."""
     coming: Callable[[str], Coming]
     """How it stands with those with whom a pod is to be placed."""
     lifted: Callable[[str, str], None]
@@ -174,7 +178,8 @@ class Binder:
         """Move every queued attempt of the node on; what must be recorded first goes into the draft."""
         node = draft.record.node
         for attempt in self._queued(node):
-            plan = self._plan(attempt, draft.record)
+            record = draft.record
+            plan = self._plan(attempt, record)
             match plan:
                 case _Answer(error):
                     self._finish(attempt, error)
@@ -182,24 +187,20 @@ class Binder:
                     attempt.stage = Stage.LEARNING
                     self._outbox.append(ReadPod(attempt.uid, attempt.namespace, attempt.name))
                 case _Hold():
-                    attempt.stage = Stage.HOLDING
+                    attempt.stage, attempt.sure = Stage.HOLDING, False
                 case _Post(effect, version):
                     attempt.stage, attempt.posted_version = Stage.POSTED, version
                     self._outbox.append(effect)
                 case _Record(grant):
+                    attempt.sure = attempt.sure or record.of(attempt.uid) is None
                     attempt.stage = Stage.WRITING
                     draft = Draft(draft.record.with_grant(grant), urgent=True)
         return draft
 
-    def gather(self) -> list[str]:
-        """Wake attempts whose gang is complete by now, or cannot be any more; returns their nodes."""
-        nodes = []
-        for attempt in self._attempts.values():
-            leaves = self._rules.is_leaving(attempt.uid, attempt.node)
-            if attempt.stage is Stage.HOLDING and (leaves or self._rules.coming(attempt.uid) is not Coming.NOT_YET):
-                attempt.stage = Stage.QUEUED
-                nodes.append(attempt.node)
-        return nodes
+    @property
+    def holding(self) -> list[str]:
+        """Nodes of attempts that wait for the others of their gang; asked when a ledger or a pod has changed."""
+        return [attempt.node for attempt in self._attempts.values() if attempt.stage is Stage.HOLDING]
 
     def requeue(self, node: str) -> None:
         """The write in flight has an outcome: its attempts look at the ledger again."""
@@ -272,11 +273,12 @@ class Binder:
 
     def _rest(self, attempt: Attempt, now: float) -> None:
         attempt.lost += 1
-        attempt.stage = Stage.RESTING
+        attempt.stage, attempt.sure = Stage.RESTING, False
         attempt.rest_until = now + backoff_s(attempt.lost)
 
     def _queued(self, node: str) -> list[Attempt]:
-        return [a for a in self._attempts.values() if a.node == node and a.stage is Stage.QUEUED]
+        ready = (Stage.QUEUED, Stage.HOLDING)
+        return [a for a in self._attempts.values() if a.node == node and a.stage in ready]
 
     def _finish(self, attempt: Attempt, error: str) -> None:
         del self._attempts[attempt.uid]
@@ -343,6 +345,10 @@ class Binder:
             return _Hold() if coming is Coming.NOT_YET else _Answer("its gang does not come together")
         if attempt.lifts and own.state is State.HELD:
             return _Post(LiftGates(pod.uid, pod.namespace, pod.name, pod.version), pod.version)
+        if attempt.lifts and not attempt.sure and (why := self._rules.foreseen(pod, attempt.node)):
+            if why.certain:
+                self._rules.give_up(pod.uid, attempt.node)
+            return _Answer(why.text)
         if own.pod_version == pod.version and attempt.lifts:
             pinned = LiftGates(pod.uid, pod.namespace, pod.name, pod.version, attempt.node, own, pod.terms)
             return _Post(pinned, pod.version)

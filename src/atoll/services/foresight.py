@@ -6,17 +6,25 @@ nothing is foreseen.
 """
 
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from atoll.core.books import holds_nothing
 from atoll.core.facts import PodFacts
 from atoll.core.kube_events import KubeEvent, KubePodGone, KubePodSeen, KubeSynced
-from atoll.core.kube_facts import KubePod
+from atoll.core.kube_facts import KubePod, Passes, Rule
 from atoll.core.resource_version import is_newer
 from atoll.models.kube_filter.cluster import STORED_KINDS, KubeCluster
 
 KINDS = frozenset({"pods", "nodes", "namespaces", *STORED_KINDS.values()})
-NODES_TOLD_MAX = 3
+NODES_TOLD_MAX, KINDS_TOLD_MAX, TOLD_MAX = 3, 3, 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Objection:
+    """Attributes: certain: whether it would not be taken; else that is not known now."""
+
+    text: str
+    certain: bool
 
 
 class Foresight:
@@ -68,13 +76,27 @@ class Foresight:
         known = self._unbound[pod.uid]
         if why := self._cluster.unsure_of(known):
             return [], why
-        said = {node: self._cluster.on(known, node) for node in nodes}
-        refused: dict[str, list[str]] = {}
-        for node, why in said.items():
-            if why:
-                refused.setdefault(why, []).append(node)
-        told = "; ".join(f"{_names(sorted(names))}: {why}" for why, names in sorted(refused.items()))
-        return [node for node, why in said.items() if not why], told
+        said = {node: self._cluster.answer(known, node) for node in sorted(nodes)}
+        refused: dict[Rule, dict[str, str]] = {}
+        for node, answer in said.items():
+            if not isinstance(answer, Passes):
+                refused.setdefault(answer.rule, {})[node] = answer.why
+        # One of each kind stands for all of it: amounts differ from node to node, and from moment to moment.
+        kinds = sorted(refused.values(), key=lambda each: (-len(each), min(each)))[:KINDS_TOLD_MAX]
+        told = "; ".join(f"{_names(list(each))}: {next(iter(each.values()))}" for each in kinds)
+        return [node for node, answer in said.items() if isinstance(answer, Passes)], told[:TOLD_MAX]
+
+    def objection(self, pod: PodFacts, node: str) -> Objection | None:
+        """The same of one node to which it is to be sent, or counts as sent already."""
+        if why := self._blind(pod):
+            return Objection(why, certain=False)
+        counted = self._sent.get(pod.uid)
+        if counted is not None:
+            self._cluster.drop_pod(pod.uid)
+        passing, why = self.foreseen(pod, (node,))
+        if counted is not None:
+            self._count(pod.uid)
+        return None if passing else Objection(why, certain=True)
 
     def _blind(self, pod: PodFacts) -> str:
         if not self._on:

@@ -5,7 +5,7 @@ wait for each other; when one of them fails, or a member goes, the others end wh
 gang anew: it is completed, or what was written is given back. That is also what a successor does with what it finds.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -70,9 +70,19 @@ def muster(pods: Iterable[PodFacts], waiting: Iterable[PodFacts]) -> dict[Key, M
 class Coming(StrEnum):
     """How it stands with those with whom a pod is to be placed."""
 
-    ALL = "all"  # everybody has what he gets in a ledger
+    ALL = "all"  # everybody has, or had when it set out, what he gets in a ledger
     NOT_YET = "not yet"
     BROKEN = "broken"  # somebody will not
+
+
+@dataclass(slots=True)
+class _Gang:
+    """Attributes: missing: members that were not recorded when last looked at. complete: all were; they set out."""
+
+    members: frozenset[str]
+    missing: list[str]
+    complete: bool = False
+    broken: bool = False
 
 
 @dataclass(slots=True)
@@ -80,34 +90,42 @@ class Gangs:
     """Those that are on their way together."""
 
     mirror: Mirror
-    _together: dict[str, frozenset[str]] = field(default_factory=dict)
-    _broken: set[str] = field(default_factory=set)
+    _of: dict[str, _Gang] = field(default_factory=dict)
 
     def set_out(self, uids: Iterable[str]) -> None:
-        members = frozenset(uids)
-        self._together.update(dict.fromkeys(members, members))
-        self._broken -= members
+        gang = _Gang(members := frozenset(uids), sorted(members))
+        self._of.update(dict.fromkeys(members, gang))
 
     def coming(self, uid: str) -> Coming:
-        if uid in self._broken:
-            return Coming.BROKEN
-        recorded = all(self._is_recorded(other) for other in self._together.get(uid, ()))
-        return Coming.ALL if recorded else Coming.NOT_YET
+        gang = self._of.get(uid)
+        if gang is None or gang.complete:
+            return Coming.ALL
+        if not gang.broken and not gang.missing:
+            gang.missing = sorted(gang.members)  # what was recorded once may have been given back
+        while gang.missing and not gang.broken:
+            if self._is_lost(gang.missing[-1]):
+                gang.broken = True
+            elif not self._is_recorded(gang.missing[-1]):
+                return Coming.NOT_YET
+            else:
+                gang.missing.pop()
+        gang.complete = not gang.broken and all(map(self._is_recorded, gang.members))
+        if gang.complete:
+            return Coming.ALL
+        return Coming.BROKEN if gang.broken else Coming.NOT_YET
 
     def ended(self, uid: str, *, well: bool) -> None:
-        """Its gates are off, so all are recorded and nobody waits for another any more; or they are not, or it is
-        gone: then the gang is broken."""
-        self._broken.discard(uid)
-        members = self._together.pop(uid, frozenset())
-        for other in members - {uid}:
-            if self._together.pop(other, None) is not None and not well:
-                self._broken.add(other)
+        """Its gates are off; or they are not, or it is gone: then a gang that has not set out is broken."""
+        gang = self._of.pop(uid, None)
+        if gang is not None and not well:
+            gang.broken = True
+
+    def _is_lost(self, uid: str) -> bool:
+        pod = self.mirror.pods.get(uid)
+        return pod is None or holds_nothing(pod)
 
     def _is_recorded(self, uid: str) -> bool:
         pod = self.mirror.pods.get(uid)
-        return pod is not None and (not pod.gated or any(True for _ in self._kept(uid)))
-
-    def _kept(self, uid: str) -> Iterator[str]:
-        for node, _ in self.mirror.open_grants(uid):
-            if self.mirror.record(node).version:
-                yield node
+        if pod is None:
+            return False
+        return not pod.gated or any(self.mirror.record(node).version for node, _ in self.mirror.open_grants(uid))

@@ -8,7 +8,7 @@ needed are placed at once, or none is; it has its turn with the first of its mem
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import inf
 
 from atoll.core.books import holds_nothing
@@ -28,12 +28,15 @@ from atoll.services.ledgers import backoff_s
 from atoll.services.mirror import Mirror
 from atoll.services.moments import seconds_of
 from atoll.services.requests import Asked, Requests
+from atoll.services.turn import Said, Tried, Turn
 from atoll.services.waiting import Waiter, Waiting
 
 PAUSE_S = 0.02
 """Between two looks at everybody: a burst of changes is one."""
 SETTLED_S = 1.0
 """For so long a pod must be told something else than the truth before that is written: what moves, moves on."""
+FAILURES_TO_TELL = 3
+"""After so many in a row a pod is told why it is not let go."""
 ORDERS_MAX = 4
 """Orders in which the members of a gang are tried."""
 ASKED_S = 4e-5
@@ -41,7 +44,6 @@ ASKED_S = 4e-5
 what GPUs would allow, every look asks about all nodes, and much that happens anywhere is a reason to look again."""
 KEPT_MAX = 64
 """Pods for which domains are kept at once."""
-Said = tuple[Code, str]
 
 
 @dataclass(slots=True)
@@ -88,6 +90,7 @@ class Room:
         self._not_before: dict[str, float] = {}  # UID -> when it is tried again
         self._failures: dict[str, int] = {}
         self._ended: list[tuple[str, str]] = []
+        self._lost: set[str] = set()  # whose hold is being given up, since its scheduler cannot use it
         self._untrue_since: dict[str, float] = {}
         self._tell_at = inf  # the next of them may be due
         self._blocked = False  # somebody waits for what his own scheduler would say
@@ -152,12 +155,17 @@ class Room:
     def run(self, now: float, utc_s: float) -> None:
         """Give what is free to those that it fits, in their order."""
         for uid, why in self._ended:
-            if why:
-                self._rest(uid, now)
-                self._rules.called_back(uid)
-            else:
+            if not why:
                 self._waiting.passed(uid)
+                continue
+            self._rules.called_back(uid)
+            if uid in self._pods:
+                self._rest(uid, now)
+                if self._failures[uid] >= FAILURES_TO_TELL:
+                    said = (Code.HELD, f"it cannot be let go: {why}")
+                    self._waiting.refused(Waiter(uid, self._mirror.fleet.version, None, said))
         self._ended.clear()
+        self._wake_who_lost()
         if not (self._dirty and self.leading and self._pods) or now < self._next_at:
             return
         self._dirty, self._next_at, self._patience_at, self._kept = False, now + PAUSE_S, inf, {}
@@ -167,7 +175,7 @@ class Room:
         waiting = [pod for pod in known if self._waits(pod)]
         gangs = muster(self._mirror.pods.values(), waiting)
         left = self._left() if waiting else self._mirror.fleet.snapshot()
-        turn = _Turn(now, left, left)
+        turn = Turn(now, left, left)
         for pod in waiting:
             key = key_of(pod)
             if key is None:
@@ -194,7 +202,7 @@ class Room:
         self._failures[uid] = failures = self._failures.get(uid, 0) + 1
         self._not_before[uid] = now + backoff_s(failures)
 
-    def _serve(self, pod: PodFacts, turn: "_Turn", utc_s: float) -> None:
+    def _serve(self, pod: PodFacts, turn: Turn, utc_s: float) -> None:
         open_ = next(self._mirror.open_grants(pod.uid), None)
         if open_ is not None:
             node, _ = open_
@@ -209,7 +217,16 @@ class Room:
         elif pod.uid not in self._not_before:
             self._place(pod, request, turn, utc_s)
 
-    def _serve_gang(self, gang: Muster, turn: "_Turn", utc_s: float) -> None:
+    def _wake_who_lost(self) -> None:
+        """A hold that is given up has kept its pod from every other node until now."""
+        for uid in list(self._lost):
+            pod = self._mirror.pods.get(uid)
+            if pod is None or pod.node or not any(self._mirror.open_grants(uid)):
+                self._lost.discard(uid)
+                if pod is not None and not pod.node:
+                    self._waiting.wake(pod)
+
+    def _serve_gang(self, gang: Muster, turn: Turn, utc_s: float) -> None:
         """Place as many as are needed at once; what an earlier life has left of it is completed, or given back."""
         asked = {pod.uid: self._requests.of(pod) for pod in gang.waiting}
         ready = [pod for pod in gang.waiting if isinstance(asked[pod.uid], GpuRequest)]
@@ -229,9 +246,9 @@ class Room:
             self._place_gang(gang, ready, asked, turn, utc_s)
 
     def _place_gang(
-        self, gang: Muster, ready: list[PodFacts], asked: Mapping[str, Asked], turn: "_Turn", utc_s: float
+        self, gang: Muster, ready: list[PodFacts], asked: Mapping[str, Asked], turn: Turn, utc_s: float
     ) -> None:
-        tried = _Tried(turn, {})
+        tried = Tried(turn, {})
         for names in self._places(turn):
             order = ready
             for _ in range(ORDERS_MAX):
@@ -254,15 +271,19 @@ class Room:
         fit = f"{len(tried.nodes)} of the {gang.needed} pods that gang {gang} needs at once fit; of the others: {why}"
         self._give_back(gang, (code, fit), turn)
         if utc_s >= self._keeps_from(gang.waiting[0]):
-            # What some of them could have is kept until there is enough for all.
+            # What some of them could have is kept until there is enough for all, and what is nearest for the others.
             turn.snapshot = tried.turn.snapshot
-            self._kept[gang.waiting[0].uid] = Kept(next(iter(tried.nodes.values()), ""), 0, 0)
+            self._kept.update({uid: Kept(each.node, each.fit.gpus, 0) for uid, each in tried.found.items()})
+            for pod in ready:
+                request = asked[pod.uid]
+                if pod.uid not in tried.nodes and isinstance(request, GpuRequest) and len(self._kept) < KEPT_MAX:
+                    self._keep(pod, request, turn)
 
     def _try(
-        self, order: list[PodFacts], asked: Mapping[str, Asked], turn: "_Turn", names: tuple[str, ...] | None
-    ) -> "_Tried":
+        self, order: list[PodFacts], asked: Mapping[str, Asked], turn: Turn, names: tuple[str, ...] | None
+    ) -> Tried:
         """One after the other, in that order; those for whom something is recorded have that."""
-        tried = _Tried(replace(turn, refused={}), {})
+        tried = Tried(replace(turn, refused={}, unforeseen={}), {})
         for pod in order:
             request = asked[pod.uid]
             node = next((node for node, _ in self._mirror.open_grants(pod.uid)), None)
@@ -278,7 +299,7 @@ class Room:
             self._send(pod, tried.nodes[pod.uid])
         return tried
 
-    def _places(self, turn: "_Turn") -> Iterator[tuple[str, ...] | None]:
+    def _places(self, turn: Turn) -> Iterator[tuple[str, ...] | None]:
         """Sets of nodes to try for a gang, the nearest to each other first; None = all of them."""
         for label in self._near if not self._mirror.fleet.mixed else ():
             there: dict[str, list[str]] = {}
@@ -288,16 +309,14 @@ class Room:
             yield from (tuple(sorted(there[value])) for value in sorted(there))
         yield None
 
-    def _give_back(self, gang: Muster, said: Said, turn: "_Turn") -> None:
+    def _give_back(self, gang: Muster, said: Said, turn: Turn) -> None:
         """What is recorded for some of them; and tell all why they wait."""
         for pod in gang.waiting:
             for node, _ in self._mirror.open_grants(pod.uid):
                 self._rules.give_up(pod.uid, node)
             self._tell(pod, said, turn)
 
-    def _find(
-        self, pod: PodFacts, request: GpuRequest, turn: "_Turn", names: tuple[str, ...] | None
-    ) -> Placement | Said:
+    def _find(self, pod: PodFacts, request: GpuRequest, turn: Turn, names: tuple[str, ...] | None) -> Placement | Said:
         """Where the pod goes, by what those before it have left."""
         if names is not None:
             found = self._court.placement(turn.snapshot, request, names)
@@ -310,7 +329,7 @@ class Room:
             return self._checked(pod, request, found, turn, names)
         return found
 
-    def _place(self, pod: PodFacts, request: GpuRequest, turn: "_Turn", utc_s: float) -> None:
+    def _place(self, pod: PodFacts, request: GpuRequest, turn: Turn, utc_s: float) -> None:
         found = self._find(pod, request, turn, None)
         if isinstance(found, Placement):
             turn.take(found)
@@ -344,7 +363,7 @@ class Room:
         pod: PodFacts,
         request: GpuRequest,
         first: Placement | Said,
-        turn: "_Turn",
+        turn: Turn,
         names: tuple[str, ...] | None,
     ) -> Placement | Said:
         """The best of the nodes on which the pod's own scheduler is sure to put it: from there is no way back."""
@@ -366,31 +385,34 @@ class Room:
             turn.unforeseen[request, alike] = said
         return said
 
-    def _kept_for_another(self, request: GpuRequest, turn: "_Turn") -> Said | None:
-        if not self._kept:
+    def _kept_for_another(self, request: GpuRequest, turn: Turn) -> Said | None:
+        if not self._kept or not (found := turn.open_to(request, self._court, len(self._kept))):
             return None
-        found = self._court.placement(turn.unkept, request, None)
-        whose = [uid for uid, kept in self._kept.items() if isinstance(found, Placement) and kept.node == found.node]
+        whose = [uid for uid, kept in self._kept.items() if kept.node == found.node]
         first = self._mirror.pods.get(whose[0]) if whose else None
         if first is None:
             return None
         since = f"waits since {first.created}"
         return Code.HELD, f"GPUs that would do are kept for {first.namespace}/{first.name}, which {since}"
 
-    def _keep(self, pod: PodFacts, request: GpuRequest, turn: "_Turn") -> None:
-        views = (turn.snapshot.view(name) for name in self._mirror.fleet)
+    def _keep(self, pod: PodFacts, request: GpuRequest, turn: Turn) -> None:
+        if request in turn.unkeepable:
+            return
+        views = (turn.snapshot.view(names[0]) for _, names in turn.snapshot.groups(None))  # one of each state
         found = [kept for view in views if view is not None and (kept := keep(view, request)) is not None]
         if found:
             best = min(found, key=lambda kept: (kept.missing, kept.node))
             self._kept[pod.uid] = best
             turn.snapshot = turn.snapshot.keeping(best)
+        else:
+            turn.unkeepable.add(request)
 
     def _let_go(self, pod: PodFacts) -> None:
         """To its scheduler, with nothing held: where nothing is promised."""
         self._lifting.add(pod.uid)
         self._outbox.append(LiftGates(pod.uid, pod.namespace, pod.name, pod.version))
 
-    def _tell(self, pod: PodFacts, said: Said, turn: "_Turn") -> None:
+    def _tell(self, pod: PodFacts, said: Said, turn: Turn) -> None:
         if pod.placed == said:
             self._untrue_since.pop(pod.uid, None)
             return
@@ -405,6 +427,7 @@ class Room:
         for node, grant in self._mirror.open_grants(pod.uid):
             if grant.state is State.HELD:
                 self._rules.give_up(pod.uid, node)
+                self._lost.add(pod.uid)
                 why = f"GPUs were held for it on node {node}, and its scheduler says: {pod.unschedulable}"
                 self._waiting.refused(
                     Waiter(pod.uid, self._mirror.fleet.version, None, (Code.UNSCHEDULABLE, why), blocked=True)
@@ -418,41 +441,6 @@ class Room:
         self._failures.pop(uid, None)
         self._lifting.discard(uid)
         self._on_the_way.pop(uid, None)
-
-
-@dataclass(slots=True)
-class _Tried:
-    """How far a gang comes: where each would go, by what decision, who was the first without a place, and why."""
-
-    turn: "_Turn"
-    nodes: dict[str, str]
-    found: dict[str, Placement] = field(default_factory=dict)
-    first: PodFacts | None = None
-    said: Said = (Code.GANG_INCOMPLETE, "")
-
-
-@dataclass(slots=True)
-class _Turn:
-    """One look at everybody.
-
-    Attributes:
-        snapshot, unkept: what is left for the next, with and without what is kept for those before him.
-        refused: requests that no node serves; once others have taken more, none will either.
-        unforeseen: what is said of those that their schedulers would put on no node that serves them.
-        asked: nodes about which schedulers were foreseen, one by one.
-    """
-
-    now: float
-    snapshot: Snapshot
-    unkept: Snapshot
-    refused: dict[GpuRequest, Said] = field(default_factory=dict)
-    unforeseen: dict[tuple[GpuRequest, KubePod | None], Said] = field(default_factory=dict)
-    asked: int = 0
-
-    def take(self, placement: Placement) -> None:
-        nothing_kept = self.unkept is self.snapshot
-        self.snapshot = self.snapshot.with_grants((placement,))
-        self.unkept = self.snapshot if nothing_kept else self.unkept.with_grants((placement,))
 
 
 def _order(pod: PodFacts) -> tuple[int, str, str, str, str]:

@@ -103,6 +103,7 @@ class Scheduling:
         self._ledgers = Ledgers(self._mirror, self._outbox)
         self._releaser = Releaser(self._mirror, self._outbox, self._is_bound_now)
         gangs = Gangs(self._mirror)
+        self._foresight = Foresight(on=foresee)
         self._binder = Binder(
             self._mirror,
             self._outbox,
@@ -114,13 +115,13 @@ class Scheduling:
                 still_good=self._court.still_good,
                 enforced=self._court.enforced,
                 lifted=self._lifted,
+                foreseen=self._foresight.objection,
                 coming=gangs.coming,
             ),
         )
         self._waiting = Waiting(
             self._mirror, self._outbox, self._releaser.mark, self._court.said, self._fitting, self._court.held_on
         )
-        self._foresight = Foresight(on=foresee)
         self.room = self._room(gangs, near)
         self._sent = Sent(self._mirror, self._outbox, self.requests, self._waiting)
         self._violations = Violations(self._mirror, self._outbox)
@@ -460,7 +461,9 @@ class Scheduling:
         if changed:
             self._changed(now)
         self.room.run(now, self.requests.utc_s)  # before any ledger is written: who leaves and who comes is one write
-        for node in (*(node for _, node in self._releaser.leaving), *self._binder.gather()):
+        for _, node in self._releaser.leaving:
+            self._pump(node)
+        for node in self._binder.holding if touched else ():
             self._pump(node)
         pumped = list(self._to_pump)
         self._to_pump.clear()

@@ -63,5 +63,7 @@ class Sent:
         """The node to which it was sent in vain, "" where that is not so."""
         if not (self.leading and pod.unschedulable and pod.pinned) or pod.node or pod.gated or holds_nothing(pod):
             return ""
+        if pod.nominated_node == pod.pinned:
+            return ""  # its scheduler makes room for it there
         sent = any(grant.pins and node == pod.pinned for node, grant in self._mirror.open_grants(pod.uid))
         return pod.pinned if sent else ""

@@ -225,6 +225,10 @@ class Waiting:
             pause_s = min(2 * self._wider[pod.uid][1], WIDER_MAX_S)
             self._wider[pod.uid] = (now + pause_s, pause_s)
 
+    def wake(self, pod: PodFacts) -> None:
+        """Have its scheduler look at it again."""
+        self._outbox.append(self._rewrite(pod))
+
     def _rewrite(self, pod: PodFacts) -> RewritePod:
         return RewritePod(pod.uid, pod.namespace, pod.name, self._mark(pod))
 
