@@ -204,3 +204,31 @@ def test_what_is_nearest_for_those_who_do_not_fit_is_kept_too_after_their_patien
 
     assert holds(effects) == {}
     assert told(effects)["b"][0] == "Held"
+
+
+def test_a_gang_that_is_larger_than_all_there_is_keeps_nothing_from_anybody():
+    large = [member(f"m{n}", 8, size=3, created=MADE) for n in range(3)]
+    stage = start(*TWO, pods=large)
+    stage.step(Tick(seconds_of(MADE) + 601))
+    settle(stage)
+
+    effects = stage.step(PodSeen(waiting("small", 8, created="2026-01-01T01:00:00Z"))) + settle(stage)
+
+    assert holds(effects) == {"small": State.HELD}
+
+
+def test_who_asks_for_what_cannot_be_honoured_is_told_that_and_the_others_whom_they_wait_for():
+    stage = start(*TWO, pods=[member("a"), member("b"), member("c", policy="Rstricted")])
+
+    said = told(stage.at_start + settle(stage))
+
+    assert said["c"][0] == "InvalidRequest"
+    assert said["a"][0] == "GangIncomplete"
+    assert said["a"][1].endswith("what c asks for cannot be honoured")
+
+
+def test_a_member_that_waits_in_a_queue_with_nothing_granted_does_not_count_as_placed():
+    queued = [replace(pod(name), gang=Gang("job", 3)) for name in ("b", "c")]
+    stage = start(*TWO, pods=[member("a"), *queued])
+
+    assert writes(stage.at_start + settle(stage)) == {}

@@ -11,6 +11,7 @@ from atoll.core.events import (
     LedgerSeen,
     LiftRefused,
     NamespaceSeen,
+    NodeSeen,
     PodGone,
     PodRead,
     PodRewritten,
@@ -19,7 +20,7 @@ from atoll.core.events import (
     PolicySeen,
     Tick,
 )
-from atoll.core.facts import Enforcement, NodeConfigObject, PodFacts
+from atoll.core.facts import Enforcement, NodeConfigObject, PodFacts, PodOrigin
 from atoll.core.kube_events import KubeNamespaceSeen, KubeNodeSeen, KubePodSeen, KubeSynced
 from atoll.core.kube_facts import PODS, KubeNode, KubePod
 from atoll.core.ledger import Grant, LedgerRecord, Occupant
@@ -352,3 +353,15 @@ def test_nothing_is_remembered_of_pods_that_went_while_they_were_placed():
         settle(stage)
 
     assert not stage.service.room._failures
+
+
+def test_a_pod_that_demands_a_pool_is_held_gpus_of_that_pool_alone():
+    inner = NodeSeen(replace(node("n2").node, labels=(("pool", "inner"),)))
+    stage = start(node("n1"), inventory("n1"), inner, inventory("n2"))
+    wants = PodOrigin(nodes=(("pool", "inner"),))
+
+    effects = stage.see(
+        PodSeen(waiting("a", origin=wants)), PodSeen(waiting("b", origin=PodOrigin(nodes=(("pool", "x"),))))
+    )
+
+    assert {each.record.node for each in effects + settle(stage) if isinstance(each, WriteLedger)} == {"n2"}

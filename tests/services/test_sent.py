@@ -14,15 +14,18 @@ from atoll.core.events import (
     PodRewritten,
     PodSeen,
     PolicySeen,
+    Tick,
 )
 from atoll.core.facts import Gang, PodFacts
 from atoll.core.kube_events import KubeNodeSeen, KubePodSeen, KubeSynced
 from atoll.core.kube_facts import KubeNode, KubePod
 from atoll.core.ledger import Grant, Occupant
+from atoll.core.lifecycle import State
 from atoll.core.placement_policy import Declared, PolicyObject, PolicyRule, PolicySpec, Settings
 from atoll.services.foresight import KINDS
+from atoll.services.moments import seconds_of
 from tests.services.stage import Stage, gpus, grant, inventory, ledger, node, pod, start
-from tests.services.test_room import holds, later, record_of, settle
+from tests.services.test_room import MADE, holds, later, record_of, settle, waiting
 
 GPU = "nvidia.com/gpu"
 LEFT, RIGHT = gpus("n1", 0, 1, 2, 3), gpus("n1", 4, 5, 6, 7)
@@ -226,3 +229,13 @@ def test_who_fits_one_node_alone_chooses_before_the_others_of_its_gang():
     effects = later(stage, kube_pod("a", 8), kube_pod("x", 8, cpus=4), *map(PodSeen, both)) + settle(stage)
 
     assert {each.record.node for each in effects if isinstance(each, WriteLedger)} == {"n1", "n2"}
+
+
+def test_nothing_is_kept_for_a_pod_that_its_own_scheduler_would_put_nowhere():
+    stage = foreseeing("n1")
+    stage.see(kube_pod("a", cpus=99), PodSeen(gated("a", created=MADE)), Tick(seconds_of(MADE) + 601))
+    settle(stage)
+
+    effects = later(stage, PodSeen(waiting("b", created="2026-01-01T01:00:00Z"))) + settle(stage)
+
+    assert holds(effects) == {"b": State.HELD}

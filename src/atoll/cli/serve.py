@@ -78,6 +78,9 @@ def serve(
                 "--delivery": delivery is not Delivery.EXTENDER,
             }
         )
+    if delivery is Delivery.WAITING_ROOM and not webhook_scheduler:
+        why = "found no --webhook-scheduler; a pod that is let go to a scheduler that does not ask is placed blindly"
+        raise typer.BadParameter(why, param_hint="--delivery")
     if delivery is Delivery.GATE and not gate:
         raise typer.BadParameter("found no --gate; without it no pod can be sent anywhere", param_hint="--delivery")
     asked_at = None if webhook is None else _address(webhook, "--webhook")

@@ -24,6 +24,7 @@ from atoll.core.shape import Shape
 from atoll.core.verdict import Refusal
 
 DOMAIN = "atoll.dev"
+KNOWN = (*ASKED, GANG_SIZE)
 NEAR, DOMAIN_MAX = 0.7, 16
 """How like our domain another one must be to be taken for a typing error."""
 KEYS_TOLD_MAX, KEYS_LOOKED_AT_MAX = 8, 64
@@ -151,10 +152,10 @@ def _is_near(domain: str) -> bool:
 
 def _hint(key: str) -> str:
     meant = _closest(key.partition("/")[2])
-    return f"; did you mean {meant}?" if meant else f"; there are {', '.join(ASKED)}"
+    return f"; did you mean {meant}?" if meant else f"; there are {', '.join(KNOWN)}"
 
 
 def _closest(name: str) -> str:
-    names = {each.partition("/")[2]: each for each in ASKED}
+    names = {each.partition("/")[2]: each for each in KNOWN}
     found = get_close_matches(name.lower(), names, n=1)
     return names[found[0]] if found else ""

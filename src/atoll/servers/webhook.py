@@ -190,6 +190,9 @@ class Webhook:
         spec = found.get("spec") or {}
         named = str(spec.get("schedulerName") or "")
         gated = delivery is Delivery.GATE
+        if delivery is Delivery.WAITING_ROOM and not self._scheduler and not spec.get("nodeName"):
+            why = "was started without --webhook-scheduler, so it cannot tell"
+            return [f"waiting room: whether {quoted(named or 'default-scheduler')} asks Atoll is not known; it {why}"]
         if gated or not self._scheduler or named in {self._scheduler, ""} or spec.get("nodeName"):
             return []
         return [f"schedulerName {quoted(named)} binds this pod without Atoll; {self._scheduler} is the one that asks"]

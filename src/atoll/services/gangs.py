@@ -5,7 +5,7 @@ wait for each other; when one of them fails, or a member goes, the others end wh
 gang anew: it is completed, or what was written is given back. That is also what a successor does with what it finds.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -23,7 +23,7 @@ class Muster:
 
     Attributes:
         size: so many must be placed at once, 0 = nobody says. there: its members, but for those that failed.
-        placed: of these, those that nothing holds, that run, or that have run to their end.
+        placed: of these, those that are on a node or on their way to one, or have run to their end.
         waiting: those behind our gates alone, in the order of the room.
     """
 
@@ -46,10 +46,10 @@ def key_of(pod: PodFacts) -> Key | None:
     return None if pod.gang is None else (pod.namespace, pod.gang.name)
 
 
-def muster(pods: Iterable[PodFacts], waiting: Iterable[PodFacts]) -> dict[Key, Muster]:
+def muster(pods: Iterable[PodFacts], waiting: Iterable[PodFacts], granted: Callable[[str], bool]) -> dict[Key, Muster]:
     """The gangs of those who wait.
 
-    Args: pods: all that there are.
+    Args: pods: all that there are. granted: whether a ledger names an unbound pod.
     """
     ours: dict[Key, list[PodFacts]] = {}
     for pod in waiting:
@@ -60,7 +60,7 @@ def muster(pods: Iterable[PodFacts], waiting: Iterable[PodFacts]) -> dict[Key, M
         key = key_of(pod)
         if key in ours and (pod.succeeded or not (holds_nothing(pod) or pod.deleting)):
             there[key] += 1
-            placed[key] += not pod.gated
+            placed[key] += pod.succeeded or bool(pod.node) or (not pod.gated and granted(pod.uid))
     return {
         key: Muster(key, max(pod.gang.size for pod in each if pod.gang), there[key], placed[key], tuple(each))
         for key, each in ours.items()

@@ -173,7 +173,7 @@ class Room:
         known = sorted((pod for uid in self._pods if (pod := self._mirror.pods.get(uid)) is not None), key=_order)
         under_way = {key_of(pod) for pod in known if self._rules.active(pod.uid)}
         waiting = [pod for pod in known if self._waits(pod)]
-        gangs = muster(self._mirror.pods.values(), waiting)
+        gangs = muster(self._mirror.pods.values(), waiting, self._is_granted)
         left = self._left() if waiting else self._mirror.fleet.snapshot()
         turn = Turn(now, left, left)
         for pod in waiting:
@@ -184,6 +184,9 @@ class Room:
                 under_way.add(key)
                 self._serve_gang(gangs[key], turn, utc_s)
         self._next_at += ASKED_S * turn.asked
+
+    def _is_granted(self, uid: str) -> bool:
+        return any(True for _ in self._mirror.open_grants(uid))
 
     def _waits(self, pod: PodFacts) -> bool:
         """Whether it is ours to place, and not on its way."""
@@ -241,7 +244,9 @@ class Room:
             self._give_back(gang, (Code.GANG_INCOMPLETE, said), turn)
         elif len(ready) < gang.needed:
             there = f"{gang.there} of the {gang.size} pods of gang {gang} are there, {len(ready)} of them ready"
-            self._give_back(gang, (Code.GANG_INCOMPLETE, f"{there}; {gang.needed} are needed at once"), turn)
+            wrong = [pod.name for pod in gang.waiting if pod not in ready]
+            what = f"; what {wrong[0]} asks for cannot be honoured" if wrong else ""
+            self._give_back(gang, (Code.GANG_INCOMPLETE, f"{there}; {gang.needed} are needed at once{what}"), turn)
         else:
             self._place_gang(gang, ready, asked, turn, utc_s)
 
@@ -270,7 +275,9 @@ class Room:
         code, why = tried.said
         fit = f"{len(tried.nodes)} of the {gang.needed} pods that gang {gang} needs at once fit; of the others: {why}"
         self._give_back(gang, (code, fit), turn)
-        if utc_s >= self._keeps_from(gang.waiting[0]):
+        room = sum(view.state.count for name in self._mirror.fleet if (view := self._mirror.fleet.get(name)))
+        asks = sum(request.gpus for request in asked.values() if isinstance(request, GpuRequest))
+        if utc_s >= self._keeps_from(gang.waiting[0]) and asks <= room:
             # What some of them could have is kept until there is enough for all, and what is nearest for the others.
             turn.snapshot = tried.turn.snapshot
             self._kept.update({uid: Kept(each.node, each.fit.gpus, 0) for uid, each in tried.found.items()})
@@ -314,23 +321,21 @@ class Room:
         for pod in gang.waiting:
             for node, _ in self._mirror.open_grants(pod.uid):
                 self._rules.give_up(pod.uid, node)
-            self._tell(pod, said, turn)
+            request = self._requests.of(pod)
+            self._tell(pod, (request.code, request.message) if isinstance(request, InvalidRequest) else said, turn)
 
     def _find(self, pod: PodFacts, request: GpuRequest, turn: Turn, names: tuple[str, ...] | None) -> Placement | Said:
         """Where the pod goes, by what those before it have left."""
-        if names is not None:
-            found = self._court.placement(turn.snapshot, request, names)
-        else:
-            found = turn.refused.get(request) or self._court.placement(turn.snapshot, request, None)
-            if not isinstance(found, Placement):
-                turn.refused[request] = found
+        found = turn.refused.get((request, names)) or self._court.placement(turn.snapshot, request, names)
+        if not isinstance(found, Placement):
+            turn.refused[request, names] = found
         gate = way_of(pod.gates) is Delivery.GATE and self._mirror.any_pool
         if gate and (isinstance(found, Placement) or self._mirror.fleet.mixed):
             return self._checked(pod, request, found, turn, names)
         return found
 
     def _place(self, pod: PodFacts, request: GpuRequest, turn: Turn, utc_s: float) -> None:
-        found = self._find(pod, request, turn, None)
+        found = self._find(pod, request, turn, self._eligible(pod, turn))
         if isinstance(found, Placement):
             turn.take(found)
             if found.enforced or (way_of(pod.gates) is Delivery.GATE and self._mirror.any_pool):
@@ -340,7 +345,7 @@ class Room:
                 self._let_go(pod)
             return
         self._tell(pod, self._kept_for_another(request, turn) or found, turn)
-        if utc_s >= self._keeps_from(pod) and len(self._kept) < KEPT_MAX:
+        if found[0] is not Code.UNSCHEDULABLE and utc_s >= self._keeps_from(pod) and len(self._kept) < KEPT_MAX:
             self._keep(pod, request, turn)
 
     def _keeps_from(self, pod: PodFacts) -> float:
@@ -367,7 +372,7 @@ class Room:
         names: tuple[str, ...] | None,
     ) -> Placement | Said:
         """The best of the nodes on which the pod's own scheduler is sure to put it: from there is no way back."""
-        alike = self._rules.alike(pod) if names is None else None
+        alike = self._rules.alike(pod)
         said = turn.unforeseen.get((request, alike))
         if said is None and isinstance(first, Placement) and not self._rules.foreseen(pod, (first.node,))[1]:
             return first
@@ -396,16 +401,30 @@ class Room:
         return Code.HELD, f"GPUs that would do are kept for {first.namespace}/{first.name}, which {since}"
 
     def _keep(self, pod: PodFacts, request: GpuRequest, turn: Turn) -> None:
-        if request in turn.unkeepable:
+        eligible = self._eligible(pod, turn)
+        if (request, eligible) in turn.unkeepable:
             return
-        views = (turn.snapshot.view(names[0]) for _, names in turn.snapshot.groups(None))  # one of each state
+        views = (turn.snapshot.view(names[0]) for _, names in turn.snapshot.groups(eligible))  # one of each state
         found = [kept for view in views if view is not None and (kept := keep(view, request)) is not None]
+        # Who could have his GPUs now, and is not served, waits for something else.
+        found = [kept for kept in found if kept.missing]
         if found:
             best = min(found, key=lambda kept: (kept.missing, kept.node))
             self._kept[pod.uid] = best
             turn.snapshot = turn.snapshot.keeping(best)
         else:
-            turn.unkeepable.add(request)
+            turn.unkeepable.add((request, eligible))
+
+    def _eligible(self, pod: PodFacts, turn: Turn) -> tuple[str, ...] | None:
+        """The nodes of the pool that the pod's own node selector or affinity demands; None = it demands none."""
+        demanded = pod.origin.nodes
+        if not demanded:
+            return None
+        if demanded not in turn.pools:
+            wanted = set(demanded)
+            nodes = self._mirror.nodes.items()
+            turn.pools[demanded] = tuple(sorted(name for name, node in nodes if wanted <= set(node.labels)))
+        return turn.pools[demanded]
 
     def _let_go(self, pod: PodFacts) -> None:
         """To its scheduler, with nothing held: where nothing is promised."""

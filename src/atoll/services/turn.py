@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from atoll.core.facts import PodFacts
+from atoll.core.facts import Labels, PodFacts
 from atoll.core.kube_facts import KubePod
 from atoll.core.reasons import Code
 from atoll.core.request import GpuRequest
@@ -20,6 +20,7 @@ class Turn:
     Attributes:
         snapshot, unkept: what is left for the next, with and without what is kept for those before him.
         refused: requests that no node serves; once others have taken more, none will either.
+        pools: nodes by the labels that pods demand of them.
         unkeepable: requests of which nothing can be kept anywhere. opened: see `open_to`.
         unforeseen: what is said of those that their schedulers would put on no node that serves them.
         asked: nodes about which schedulers were foreseen, one by one.
@@ -28,10 +29,11 @@ class Turn:
     now: float
     snapshot: Snapshot
     unkept: Snapshot
-    refused: dict[GpuRequest, Said] = field(default_factory=dict)
+    refused: dict[tuple[GpuRequest, tuple[str, ...] | None], Said] = field(default_factory=dict)
     unforeseen: dict[tuple[GpuRequest, KubePod | None], Said] = field(default_factory=dict)
     asked: int = 0
-    unkeepable: set[GpuRequest] = field(default_factory=set)
+    unkeepable: set[tuple[GpuRequest, tuple[str, ...] | None]] = field(default_factory=set)
+    pools: dict[Labels, tuple[str, ...]] = field(default_factory=dict)
     opened: dict[tuple[GpuRequest, int], Placement | None] = field(default_factory=dict)
 
     def open_to(self, request: GpuRequest, court: Court, kept: int) -> Placement | None:

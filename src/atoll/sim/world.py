@@ -220,7 +220,8 @@ class World:
     def _unserved_gangs(self, leader: Scheduling) -> list[PodFacts]:
         """Members of gangs of which as many as are needed would find room together."""
         waiting = [pod for pod in pending(self.cluster) if pod.gated]
-        for gang in muster(self.cluster.pods.values(), waiting).values():
+        granted = {grant.owner.uid for record in self.cluster.ledgers.values() for grant in record.grants}
+        for gang in muster(self.cluster.pods.values(), waiting, granted.__contains__).values():
             snapshot, placed = leader.mirror.fleet.snapshot(), 0
             for pod in gang.waiting:
                 request = leader.requests.of(pod)

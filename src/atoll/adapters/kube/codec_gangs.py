@@ -29,13 +29,15 @@ def gang_of(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Gang |
         return (labels.get(key) or annotations.get(key, ""))[:NAME_MAX]
 
     own = _count(said(GANG_SIZE))
+    wrong = bool(said(GANG_SIZE)) and not own  # then nobody's word counts, and the pod is told so
     for key, counted in ASKED_FOR:
         if name := said(key):
-            return Gang(intern(name), own or _count(said(counted)))
+            return Gang(intern(name), 0 if wrong else own or _count(said(counted)))
     if name := said(LWS):
-        size = own or _count(said(LWS_SIZE))
-        return Gang(intern(f"{name}/{said(LWS_GROUP)}"), size) if size > 1 else None
-    if (name := said(JOBSET)) and own:
+        size = 0 if wrong else own or _count(said(LWS_SIZE))
+        alone = size == 1 or not (size or wrong or said(LWS_SIZE))
+        return None if alone else Gang(intern(f"{name}/{said(LWS_GROUP)}"), size)
+    if (name := said(JOBSET)) and (own or wrong):
         return Gang(intern(name), own)
     return None
 
