@@ -187,7 +187,7 @@ class Binder:
                     attempt.stage = Stage.LEARNING
                     self._outbox.append(ReadPod(attempt.uid, attempt.namespace, attempt.name))
                 case _Hold():
-                    attempt.stage, attempt.sure = Stage.HOLDING, False
+                    attempt.stage = Stage.HOLDING
                 case _Post(effect, version):
                     attempt.stage, attempt.posted_version = Stage.POSTED, version
                     self._outbox.append(effect)
@@ -345,7 +345,9 @@ class Binder:
             return _Hold() if coming is Coming.NOT_YET else _Answer("its gang does not come together")
         if attempt.lifts and own.state is State.HELD:
             return _Post(LiftGates(pod.uid, pod.namespace, pod.name, pod.version), pod.version)
-        if attempt.lifts and not attempt.sure and (why := self._rules.foreseen(pod, attempt.node)):
+        # Of a gang that has set out nobody may stay behind for a moment's doubt.
+        doubted = attempt.lifts and not attempt.sure and pod.gang is None
+        if doubted and (why := self._rules.foreseen(pod, attempt.node)):
             if why.certain:
                 self._rules.give_up(pod.uid, attempt.node)
             return _Answer(why.text)
