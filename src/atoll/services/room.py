@@ -237,7 +237,7 @@ class Room:
             for pod in gang.waiting:
                 self._serve(pod, turn, utc_s)
             return
-        if any(pod.uid in self._not_before for pod in gang.waiting):
+        if any(pod.uid in self._not_before or self._gives_back(pod.uid) for pod in gang.waiting):
             return
         if not gang.size:
             said = f"nobody says how many pods gang {gang} has; say so in atoll.dev/gang-size"
@@ -249,6 +249,10 @@ class Room:
             self._give_back(gang, (Code.GANG_INCOMPLETE, f"{there}; {gang.needed} are needed at once{what}"), turn)
         else:
             self._place_gang(gang, ready, asked, turn, utc_s)
+
+    def _gives_back(self, uid: str) -> bool:
+        """Whether what is recorded for it is on its way out."""
+        return any(self._rules.is_leaving(uid, node) for node, _ in self._mirror.open_grants(uid))
 
     def _place_gang(
         self, gang: Muster, ready: list[PodFacts], asked: Mapping[str, Asked], turn: Turn, utc_s: float

@@ -51,6 +51,8 @@ class Checks:
         cluster.watchers.insert(0, self._told)
 
     def _told(self, _: Kind, event: WatchEvent) -> None:
+        if isinstance(event, PodSeen) and event.pod.gang is not None:
+            self._gangs.setdefault(event.pod.gang.name, {})[event.pod.uid] = None
         match event:
             case LedgerSeen(record):
                 self._ledger_written(self._before.get(record.node) or LedgerRecord(record.node), record)
@@ -77,8 +79,7 @@ class Checks:
         if pod.gang is None or pod.uid not in self._granted_at:
             return  # others held it, or nothing is promised to it
         here = {each.uid: each for each in self._cluster.pods.values() if each.gang == pod.gang}
-        members = self._gangs.setdefault(pod.gang.name, {})
-        members.update(dict.fromkeys(here))
+        members = self._gangs[pod.gang.name]
         recorded = {grant.owner.uid for record in self._cluster.ledgers.values() for grant in record.grants}
         counted = [
             uid
