@@ -316,6 +316,8 @@ class Installation:
 
     def check_books(self, nodes: Iterable[str]) -> None:
         """No UUID twice, and every bound pod of our scheduler has a grant on its own node and nowhere else."""
+        # Whoever is bound has been granted before: the pods are asked first, others may be bound meanwhile.
+        pods, nodes = self.api.items(fleet.pods_in()), list(nodes)
         by_owner: dict[str, list[str]] = {}
         for node in nodes:
             held: set[str] = set()
@@ -324,11 +326,11 @@ class Installation:
                 assert not held & uuids, f"{node} gives {held & uuids} twice"
                 held |= uuids
                 by_owner.setdefault(grant["owner"]["uid"], []).append(node)
-        for pod in self.api.items(fleet.pods_in()):
+        for pod in pods:
             node = pod["spec"].get("nodeName")
             ours = pod["spec"]["schedulerName"] == ("default-scheduler" if self.gate == PLACEMENT else self.profile)
             ours = ours or "case" in pod["metadata"].get("labels", {})
-            if node in set(nodes) and ours:
+            if node in nodes and ours:
                 assert by_owner.get(pod["metadata"]["uid"]) == [node], (
                     f"{pod['metadata']['name']} on {node}: {by_owner}"
                 )

@@ -89,12 +89,16 @@ class Everything(CommandedSite):
     # The scenario.
 
     def publishes(self) -> Box:
-        """An inventory is written twice, by whoever publishes."""
+        """An inventory is written twice, by whoever publishes; a pod that waits for it is woken, as none but us can."""
         box = self.atoll.box("l40s-2x4", published=False)
+        self.atoll.configure("pool", [box.name])
+        self.atoll.pod("early", 4, [box], annotations=RESTRICTED)
+        self.atoll.waits_with("early", "TopologyUnknown")
         for name in ("first", "again"):
             files = dump_files(box.topology, self.atoll.plane.folder / name)
             atoll("topology", "publish", "--kubeconfig", str(self.publisher), "--node", box.name, *map(str, files))
-        self.atoll.configure("pool", [box.name])
+        self.atoll.bound("early")
+        fleet.remove(self.atoll.api, "early")
         return box
 
     def schedules(self, box: Box) -> None:

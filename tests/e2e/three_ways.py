@@ -95,6 +95,8 @@ class ThreeWays:
 
     def check_books(self, boxes: Iterable[Box]) -> None:
         """No UUID twice, and every bound pod has a grant on its own node and nowhere else."""
+        # Whoever is bound has been granted before: the pods are asked first, others may be bound meanwhile.
+        pods = [pod for namespace in WAYS for pod in self.api.items(fleet.pods_in(namespace))]
         by_owner: dict[str, list[str]] = {}
         for box in boxes:
             held: set[str] = set()
@@ -103,10 +105,9 @@ class ThreeWays:
                 assert not held & uuids, f"{box.name} gives {held & uuids} twice"
                 held |= uuids
                 by_owner.setdefault(grant["owner"]["uid"], []).append(box.name)
-        for namespace in WAYS:
-            for pod in self.api.items(fleet.pods_in(namespace)):
-                if node := pod["spec"].get("nodeName"):
-                    assert by_owner.get(pod["metadata"]["uid"]) == [node], f"{pod['metadata']['name']}: {by_owner}"
+        for pod in pods:
+            if node := pod["spec"].get("nodeName"):
+                assert by_owner.get(pod["metadata"]["uid"]) == [node], f"{pod['metadata']['name']}: {by_owner}"
 
     def clear(self) -> None:
         """Take the pods and the policies away."""
