@@ -29,6 +29,7 @@ class NodeState:
         out_note: what they are, e.g. "2 quarantined".
         enforced: whether a pool switched Atoll on for this node.
         in_turn: the node's own parts have a say (observe mode, and where a shim keeps hints that they go by).
+        one_by_one: whether whoever is not read back yet keeps others out.
         table: what they do with a request; None elsewhere, and where nobody can tell.
         unconfirmed: where they have a say, owners of which nobody has read back what they got.
         owners: GPUs that may come free before a pod is admitted, what each of the others holds above all, as sorted
@@ -49,6 +50,7 @@ class NodeState:
     enforced: bool = False
     mode: NodeMode = NodeMode.ASSUMED
     in_turn: bool = False
+    one_by_one: bool = False
     table: OutcomeTable | None = None
     unconfirmed: int = 0
     owners: tuple[int, ...] = ()

@@ -51,6 +51,11 @@ def corrections(books: Books) -> tuple[Grant, ...]:
     return next(filter(None, found), ())
 
 
+def one_by_one(books: Books) -> bool:
+    """Whether whoever is not read back yet keeps others out: where the node's parts have a say that is foreseen."""
+    return books.in_turn and books.hardware is not None and not isinstance(books.hardware.stock, Unpredictable)
+
+
 def unconfirmed(books: Books) -> int:
     """Where owners are let in one by one, those of which nobody has read back what they got, or the ledger does not say
     so yet, and those that are gone and still hold something.
@@ -60,7 +65,7 @@ def unconfirmed(books: Books) -> int:
     """
     if not books.in_turn:
         return 0
-    known = books.hardware is not None and not isinstance(books.hardware.stock, Unpredictable)
+    known = one_by_one(books)
     owners = [(grant.owner.uid, grant.count) for grant, _ in books.live if known or grant.candidates]
     owners += [(pod.uid, pod_gpus(pod)) for pod in books.foreign if known]
     dead = (books.got.keys() - _alive(books)) | books.lingering if known else frozenset[str]()

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from atoll.core.interchange import Awaited, awaited_for
+from atoll.core.interchange import ANYBODY, Awaited, awaited_for
 from atoll.core.keeping import Kept, without
 from atoll.core.ledger import NodeMode, Owner
 from atoll.core.node_state import NodeState
@@ -113,17 +113,19 @@ def _granted(view: NodeView, placement: Placement) -> NodeView:
         free=state.free & ~gpus,
         hidden=state.hidden if gpus else min(state.hidden + count, state.free.bit_count()),
         count_free=max(0, state.count_free - count),
-        unconfirmed=state.unconfirmed + (state.table is not None),
-        awaited=state.awaited | _awaited(state, placement.request),
+        unconfirmed=state.unconfirmed + (state.one_by_one or bool(placement.candidates)),
+        awaited=state.awaited | _awaited(state, placement),
     )
     return replace(
-        view, state=state, holders=(*view.holders, Holder(NOBODY, gpus, count, read_back=state.table is None))
+        view, state=state, holders=(*view.holders, Holder(NOBODY, gpus, count, read_back=not state.one_by_one))
     )
 
 
-def _awaited(state: NodeState, request: GpuRequest) -> frozenset[Awaited]:
-    commanded = state.mode is NodeMode.COMMAND
-    return frozenset({awaited_for(request, enforced=state.enforced)}) if commanded else frozenset()
+def _awaited(state: NodeState, placement: Placement) -> frozenset[Awaited]:
+    if state.mode is not NodeMode.COMMAND:
+        return frozenset()
+    named = placement.fit.uuids_known
+    return frozenset({awaited_for(placement.request, enforced=state.enforced) if named else ANYBODY})
 
 
 def _freed(view: NodeView, holder: Holder) -> NodeView:
@@ -136,6 +138,6 @@ def _freed(view: NodeView, holder: Holder) -> NodeView:
         hidden=max(0, state.hidden - max(0, holder.count - named)),
         count_free=min(state.count, state.count_free + holder.count),
         owners=tuple(owner for owner in state.owners if owner != holder.gpus),
-        unconfirmed=max(0, state.unconfirmed - (not holder.read_back and state.table is not None)),
+        unconfirmed=max(0, state.unconfirmed - (not holder.read_back and state.one_by_one)),
     )
     return replace(view, state=state, holders=tuple(other for other in view.holders if other is not holder))

@@ -11,7 +11,16 @@ from atoll.core.ledger import Grant, NodeMode, Owner
 from atoll.core.lifecycle import State, Step, after
 from atoll.core.node_state import NodeState
 from atoll.core.outcomes import Unpredictable
-from atoll.core.read_back import awaited, corrections, may_be_anothers, prepared, unconfirmed, verdicts, violated
+from atoll.core.read_back import (
+    awaited,
+    corrections,
+    may_be_anothers,
+    one_by_one,
+    prepared,
+    unconfirmed,
+    verdicts,
+    violated,
+)
 from atoll.core.reasons import Code
 from atoll.core.view import Holder, NodeView
 
@@ -34,6 +43,7 @@ def view_of(books: Books) -> NodeView:
         unconfirmed=unconfirmed(books),
         awaited=awaited(books),
         in_turn=books.in_turn,
+        one_by_one=one_by_one(books),
     )
     if hardware is not None:
         state = _with_masks(state, books, hardware)

@@ -106,7 +106,7 @@ class Court:
                 return reason(verdict)
         decision = decide(_alone(view), request, (node,))
         if isinstance(decision, Placement):
-            return _grant(pod, decision, view.state.mode)
+            return grant_of(pod, decision, view.state.mode)
         return reason(decision.nodes[0][0])
 
     def fits_without(self, request: GpuRequest, node: str, uids: frozenset[str]) -> bool:
@@ -188,7 +188,8 @@ def _sets(containers: Iterable[ContainerGrant], candidates: Iterable[tuple[str, 
     return set(candidates) or {tuple(sorted(part.uuid for container in containers for part in container.parts))}
 
 
-def _grant(pod: PodFacts, placement: Placement, mode: NodeMode) -> Grant:
+def grant_of(pod: PodFacts, placement: Placement, mode: NodeMode) -> Grant:
+    """What is recorded when the decision is carried out. mode: of the node."""
     request, fit = placement.request, placement.fit
     return Grant(
         owner=owner_of(pod),
