@@ -2,14 +2,17 @@
 
 from dataclasses import replace
 
-from atoll.core.delivery import WAITING
-from atoll.core.effects import Effect, LiftGates, SetPlaced, WriteLedger
+from atoll.core.delivery import PLACEMENT, WAITING
+from atoll.core.effects import Effect, LiftGates, RewritePod, SetPlaced, WriteLedger
 from atoll.core.events import LedgerConflict, LedgerSeen, NodeSeen, PodGone, PodRewritten, PodSeen, PodWriteFailed, Tick
 from atoll.core.facts import Gang, PodFacts
+from atoll.core.kube_events import KubeNamespaceSeen, KubeNodeSeen, KubePodSeen, KubeSynced
+from atoll.core.kube_facts import KubePod
 from atoll.core.lifecycle import State
+from atoll.services.foresight import KINDS
 from atoll.services.moments import seconds_of
 from tests.services.stage import Stage, gpus, grant, inventory, ledger, node, pod, start
-from tests.services.test_room import MADE, held, holds, record_of, settle, waiting
+from tests.services.test_room import MADE, held, holds, kube_node, record_of, settle, waiting
 
 TWO = (node("n1"), inventory("n1"), node("n2"), inventory("n2"))
 
@@ -215,6 +218,57 @@ def test_a_gang_that_is_larger_than_all_there_is_keeps_nothing_from_anybody():
     effects = stage.step(PodSeen(waiting("small", 8, created="2026-01-01T01:00:00Z"))) + settle(stage)
 
     assert holds(effects) == {"small": State.HELD}
+
+
+def test_a_gang_that_fits_in_sum_and_never_in_shape_keeps_nothing_from_anybody():
+    threes = [member(f"m{n}", 3, size=5, created=MADE) for n in range(5)]  # 15 of 16 GPUs, and one in each island
+    stage = start(*TWO, pods=threes)
+    stage.step(Tick(seconds_of(MADE) + 601))
+    settle(stage)
+
+    effects = stage.step(PodSeen(waiting("small", 8, created="2026-01-01T01:00:00Z"))) + settle(stage)
+
+    assert holds(effects) == {"small": State.HELD}
+
+
+def sent_gang(*, cordoned: bool, synced: bool = True) -> Stage:
+    """An earlier life has granted GPUs to the first of two, and sent none of them."""
+    pods = [replace(member(name, size=2), gates=(PLACEMENT,), scheduler="default-scheduler") for name in "ab"]
+    first = replace(grant("a", gpus("n1", 0, 1, 2, 3)), pins=True)
+    stage = start(
+        node("n1"), inventory("n1"), KubeNamespaceSeen("ml", ()), pods=pods, ledgers=[ledger("n1", first)], foresee=True
+    )
+    stage.see(KubeNodeSeen(kube_node("n1", cordoned=cordoned)), *map(KubeSynced, KINDS if synced else ()))
+    stage.see(*(KubePodSeen(KubePod(each.uid, "ml", each.name, version=each.version)) for each in pods))
+    return stage
+
+
+def test_a_member_with_a_grant_goes_where_its_scheduler_still_takes_it():
+    stage = sent_gang(cordoned=False)
+
+    effects = settle(stage)
+
+    assert holds(effects) == {"a": State.BINDING, "b": State.BINDING}
+    assert lifted(written(stage, effects)) == ["a", "b"]
+
+
+def test_what_a_member_was_granted_where_its_scheduler_would_not_put_it_is_given_back():
+    stage = sent_gang(cordoned=True)
+
+    effects = settle(stage)
+
+    assert [each.name for each in effects if isinstance(each, RewritePod)] == [
+        "a"
+    ]  # an earlier patch may be on its way
+    assert told(effects)["b"][0] == "Unschedulable"
+    moved = replace(member("a", size=2), gates=(PLACEMENT,), scheduler="default-scheduler", version="11")
+    assert record_of(stage.step(PodRewritten(moved))).grants == ()
+
+
+def test_nothing_is_given_back_while_nobody_knows_what_a_scheduler_would_say():
+    stage = sent_gang(cordoned=True, synced=False)
+
+    assert writes(settle(stage) + settle(stage, 2.0)) == {}
 
 
 def test_who_asks_for_what_cannot_be_honoured_is_told_that_and_the_others_whom_they_wait_for():

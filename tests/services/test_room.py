@@ -5,7 +5,10 @@ from dataclasses import replace
 from atoll.core.delivery import PLACEMENT, WAITING
 from atoll.core.effects import Effect, LiftGates, PostBinding, ReadPod, RewritePod, SetPlaced, WriteLedger
 from atoll.core.events import (
+    ConfigGone,
+    Dropped,
     Event,
+    Kind,
     LeadershipChanged,
     LedgerConflict,
     LedgerSeen,
@@ -269,6 +272,17 @@ def test_a_pod_is_told_something_else_only_when_that_stands_for_a_while():
     assert told.reason == "InsufficientGPUs"
 
 
+def test_no_pod_is_let_go_while_a_pool_that_may_enforce_cannot_be_read():
+    shadow = NodeConfigObject("all", enforcement=Enforcement.SHADOW)
+    unread = Dropped(Kind.CONFIGS, "other", "spec.enforcement: expected a word")
+    stage = start(*ONE, unread, config=shadow, pods=[waiting("a", policy="Rstricted")])
+    assert [each for each in stage.at_start + settle(stage) if isinstance(each, LiftGates)] == []
+
+    effects = stage.step(ConfigGone("other")) + settle(stage)
+
+    assert [each.name for each in effects if isinstance(each, LiftGates)] == ["a"]
+
+
 def test_a_pod_that_waits_to_be_sent_stays_where_nobody_can_foresee_what_its_scheduler_does():
     stage = start(*ONE, pods=[replace(waiting("a"), gates=(PLACEMENT,))])
 
@@ -352,7 +366,8 @@ def test_nothing_is_remembered_of_pods_that_went_while_they_were_placed():
             effects = [each for write in writes for each in stage.written(write.record, str(version))]
         settle(stage)
 
-    assert not stage.service.room._failures
+    assert len(stage.service.room) == 0
+    assert stage.service.statistics().attempts == 0
 
 
 def test_a_pod_that_demands_a_pool_is_held_gpus_of_that_pool_alone():

@@ -45,3 +45,12 @@ def without(view: NodeView, kept: Kept) -> NodeView:
     gpus = kept.gpus & state.free
     count_free = max(0, state.count_free - gpus.bit_count())
     return replace(view, state=replace(state, free=state.free & ~gpus, held=state.held | gpus, count_free=count_free))
+
+
+def idle(view: NodeView) -> NodeView:
+    """The node once everybody has left."""
+    state = view.state
+    free = state.shape.everything & ~state.out if state.shape else 0
+    count = free.bit_count() if state.shape else state.count
+    empty = replace(state, free=free, held=0, hidden=0, count_free=count, unconfirmed=0, owners=(), awaited=frozenset())
+    return replace(view, state=empty, holders=())

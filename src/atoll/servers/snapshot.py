@@ -22,7 +22,7 @@ def snapshot_json(mirror: Mirror, nodes_max: int = NODES_MAX, waiting_max: int =
             "version": mirror.fleet.version,
             "nodes": [mirror.nodes[name] for name in names],
             "inventories": [found for name in names if (found := mirror.inventories.get(name)) is not None],
-            "configs": [mirror.configs[name] for name in sorted(mirror.configs)],
+            "configs": [mirror.pools.objects[name] for name in sorted(mirror.pools.objects)],
             "ledgers": [mirror.record(name) for name in names],
             "pods": [pod for pod in by_age if pod.node in chosen],
             "waiting": waiting[:waiting_max],

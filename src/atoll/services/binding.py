@@ -55,6 +55,7 @@ class Attempt:
     node: str
     callers: list[int]
     lifts: bool = False
+    together: bool = False  # with its gang, which has set out: nobody may stay behind for a moment's doubt
     sure: bool = False  # what was decided is as it was a moment ago, also by its own scheduler
     stage: Stage = Stage.QUEUED
     rest_until: float = 0.0
@@ -158,11 +159,14 @@ class Binder:
             self._outbox.append(AnswerBind(asked.attempt, f"it is being bound to node {attempt.node}"))
         return None
 
-    def lift(self, pod: PodFacts, node: str) -> str | None:
-        """Take our gates off the pod once it has a grant on the node; returns the node when it should be pumped."""
+    def lift(self, pod: PodFacts, node: str, *, together: bool = False) -> str | None:
+        """Take our gates off the pod once it has a grant on the node; returns the node when it should be pumped.
+
+        Args: together: with others, of all of whom it was asked whether their schedulers take them.
+        """
         if pod.uid in self._attempts:
             return None
-        self._attempts[pod.uid] = Attempt(pod.uid, pod.namespace, pod.name, node, [], lifts=True)
+        self._attempts[pod.uid] = Attempt(pod.uid, pod.namespace, pod.name, node, [], lifts=True, together=together)
         return node
 
     def abandon(self, caller: int) -> None:
@@ -345,8 +349,7 @@ class Binder:
             return _Hold() if coming is Coming.NOT_YET else _Answer("its gang does not come together")
         if attempt.lifts and own.state is State.HELD:
             return _Post(LiftGates(pod.uid, pod.namespace, pod.name, pod.version), pod.version)
-        # Of a gang that has set out nobody may stay behind for a moment's doubt.
-        doubted = attempt.lifts and not attempt.sure and pod.gang is None
+        doubted = attempt.lifts and not (attempt.sure or attempt.together)
         if doubted and (why := self._rules.foreseen(pod, attempt.node)):
             if why.certain:
                 self._rules.give_up(pod.uid, attempt.node)

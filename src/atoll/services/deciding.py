@@ -1,5 +1,6 @@
 """What the service asks of the decision core, in the service's own words: grants, what-ifs and refusals."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -9,8 +10,10 @@ from atoll.core.choose import judge
 from atoll.core.decide import decide
 from atoll.core.facts import Enforcement, PodFacts
 from atoll.core.fleet import Fleet
+from atoll.core.keeping import idle
 from atoll.core.ledger import ContainerGrant, Grant, LedgerRecord, NodeMode
 from atoll.core.lifecycle import State
+from atoll.core.node_state import NodeState
 from atoll.core.reasons import Code
 from atoll.core.request import GpuRequest, InvalidRequest
 from atoll.core.sentences import reason
@@ -147,6 +150,23 @@ class Court:
             elif state.enforced:
                 others += names
         return fitting, others
+
+    def takes_at_once(self, snapshot: Snapshot, request: GpuRequest, count: int) -> bool:
+        """Whether so many such pods would fit together if nobody else was there."""
+        nodes: Counter[NodeState] = Counter()
+        alike: dict[NodeState, NodeView] = {}
+        for _, names in snapshot.groups(None):
+            if (view := snapshot.view(names[0])) is not None:
+                empty = idle(view)
+                nodes[empty.state] += len(names)
+                alike[empty.state] = empty
+        left = count
+        for state, number in nodes.items():
+            one, each = _alone(alike[state]), 0
+            while each < left and isinstance(found := decide(one, request), Placement):
+                one, each = one.with_grants((found,)), each + 1
+            left -= min(left, each * number)
+        return not left
 
     def fitting(self, waiting: Sequence[tuple[PodFacts, Sequence[str] | None]]) -> list[PodFacts]:
         """Those pods, in the given order, that fit together: each takes what it would get from those behind it."""

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from atoll.core.books import OPEN, READ_BACK, Books, books_of, holds_nothing, in_force, observed, pod_gpus
-from atoll.core.config import DEFAULT_CONFIG, config_of
 from atoll.core.events import (
     AgentGone,
     AgentSeen,
@@ -34,7 +33,7 @@ from atoll.core.events import (
     Synced,
     WatchEvent,
 )
-from atoll.core.facts import Enforcement, NodeConfig, NodeConfigObject, NodeFacts, PodFacts, Source
+from atoll.core.facts import NodeConfig, NodeFacts, PodFacts, Source
 from atoll.core.fleet import Fleet
 from atoll.core.hardware import Hardware, hardware_of
 from atoll.core.ledger import SEEN, Grant, LedgerRecord, NodeMode, fault_of
@@ -46,6 +45,7 @@ from atoll.core.view import NodeView
 from atoll.core.viewing import view_of
 from atoll.models.setup import predicted
 from atoll.services.inventories import Filed, Inventories
+from atoll.services.pools import Pools
 
 GONE_MAX = 100_000
 """Dead UIDs that are remembered, so that a late watch event cannot revive a pod. The oldest are forgotten first; a
@@ -68,7 +68,7 @@ class Mirror:
         self.nodes: dict[str, NodeFacts] = {}
         self.pods: dict[str, PodFacts] = {}
         self.inventories = Inventories()
-        self.configs: dict[str, NodeConfigObject] = {}
+        self.pools = Pools()
         self.agents: dict[str, AgentSeen] = {}
         self.shims: dict[str, ShimSeen] = {}
         self._silent: dict[str, dict[str, str]] = {}  # node -> who -> why his word is old
@@ -83,7 +83,6 @@ class Mirror:
         # Tuples, because nearly all hold one name and a large cluster has a great many of them.
         self._on_node: dict[str, tuple[str, ...]] = {}  # node -> UIDs of pods whose nodeName it is
         self._granted: dict[str, tuple[str, ...]] = {}  # UID -> nodes whose ledger names it
-        self._merged: dict[str, NodeConfig] = {}
         self._hardware: dict[str, tuple[Filed, NodeConfig, Hardware]] = {}
         self._dirty: dict[str, None] = {}
 
@@ -132,10 +131,10 @@ class Mirror:
                     self.mark(node)
                 return True
             case ConfigSeen(config):
-                self.configs[config.name] = config
+                self.pools.put(config)
                 return self._new_config()
             case ConfigGone(name):
-                self.configs.pop(name, None)
+                self.pools.drop(name)
                 return self._new_config()
             case Synced(kind, version):
                 self._pods_listed = version if kind is Kind.PODS else self._pods_listed
@@ -144,8 +143,13 @@ class Mirror:
                 return True
             case NamespaceSeen() | NamespaceGone() | PolicySeen() | PolicyGone():
                 return False  # they say what pods ask for, not who holds what
-            case Dropped(kind, name, why):
-                return kind is Kind.LEDGERS and self._distrust(name, why)
+            case Dropped(Kind.LEDGERS, name, why):
+                return self._distrust(name, why)
+            case Dropped(Kind.CONFIGS, name):
+                self.pools.distrust(name)
+                return False
+            case Dropped():
+                return False
 
     def read(self, pod: PodFacts) -> None:
         """A pod as a read or the answer to a write shows it."""
@@ -185,15 +189,7 @@ class Mirror:
         return tuple(self._records)
 
     def config(self, node: str) -> NodeConfig:
-        if node not in self._merged:
-            facts = self.nodes.get(node)
-            self._merged[node] = config_of(facts, self.configs.values()) if facts else DEFAULT_CONFIG
-        return self._merged[node]
-
-    @property
-    def any_pool(self) -> bool:
-        """Whether some pool is enforced, also one that has no node now."""
-        return any(config.enforcement is Enforcement.ENFORCE for config in self.configs.values())
+        return self.pools.config(node, self.nodes.get(node))
 
     def life(self, node: str) -> str:
         """Another text after each boot of an observed node, and with each change of what hands out its GPUs."""
@@ -449,7 +445,7 @@ class Mirror:
         if self.nodes.get(node.name) == node:
             return False
         self.nodes[node.name] = node
-        self._merged.pop(node.name, None)
+        self.pools.forget(node.name)
         self.mark(node.name)
         return True
 
@@ -457,13 +453,13 @@ class Mirror:
         if name not in self.nodes or self.nodes[name].uid != uid:
             return False  # already another node of this name
         del self.nodes[name]
-        for of_node in (self._merged, self.agents, self._silent):
+        self.pools.forget(name)
+        for of_node in (self.agents, self._silent):
             of_node.pop(name, None)
         self.mark(name)
         return True
 
     def _new_config(self) -> bool:
-        self._merged.clear()
         self.mark(*self.nodes)
         return True
 

@@ -24,7 +24,7 @@ class Registration:
     def tick(self, now: float) -> None:
         if not (self._serves and self.leading):
             return
-        closed = self._mirror.any_pool
+        closed = self._mirror.pools.any_enforced
         if closed is not self._closed:
             self._due.now()
         if self._due.start(now):

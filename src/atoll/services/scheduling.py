@@ -6,6 +6,7 @@ none; filter remembers whom it refused, so that a later step can say so on the p
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from atoll.core.admitting import Review, review
 from atoll.core.asking import ASKED, BUILT_IN, RULED, Defaults, filled_keys
@@ -56,8 +57,7 @@ from atoll.services.mirror import Mirror
 from atoll.services.registration import Registration
 from atoll.services.releasing import Releaser
 from atoll.services.requests import Requests
-from atoll.services.room import Room
-from atoll.services.room import Rules as RoomRules
+from atoll.services.room import Room, Ways
 from atoll.services.sent import Sent
 from atoll.services.violations import Violations
 from atoll.services.waiting import Waiter, Waiting
@@ -138,18 +138,15 @@ class Scheduling:
         self._leading = False
 
     def _room(self, gangs: Gangs, near: Sequence[str]) -> Room:
-        foresight = self._foresight
-        rules = RoomRules(
+        ways = Ways(
             lift=self._lift,
+            lift_together=partial(self._lift, together=True),
             active=self._binder.active,
-            is_leaving=self._releaser.is_leaving,
             give_up=self._releaser.give_up,
-            sent=foresight.sent,
-            called_back=foresight.called_back,
-            foreseen=foresight.foreseen,
-            alike=foresight.alike,
+            is_leaving=self._releaser.is_leaving,
         )
-        return Room(self._mirror, self._outbox, self._court, self.requests, self._waiting, gangs, rules, near)
+        foresight, waiting = self._foresight, self._waiting
+        return Room(self._mirror, self._outbox, self._court, self.requests, waiting, gangs, foresight, ways, near)
 
     @property
     def ready(self) -> bool:
@@ -233,7 +230,12 @@ class Scheduling:
             return Review()
         fleet = self._mirror.fleet
         return review(
-            judged.request, judged.ruling, keys=keys, own=own, shapes=fleet.shapes, enforced=self._mirror.any_pool
+            judged.request,
+            judged.ruling,
+            keys=keys,
+            own=own,
+            shapes=fleet.shapes,
+            enforced=self._mirror.pools.any_enforced,
         )
 
     def _filter_held(self, pod: PodFacts, request: GpuRequest, names: Sequence[str], held: str) -> FilterAnswer:
@@ -475,8 +477,8 @@ class Scheduling:
     def _lifted(self, uid: str, why: str) -> None:
         self.room.ended(uid, why)
 
-    def _lift(self, pod: PodFacts, node: str) -> None:
-        self._pump(self._binder.lift(pod, node))
+    def _lift(self, pod: PodFacts, node: str, *, together: bool = False) -> None:
+        self._pump(self._binder.lift(pod, node, together=together))
 
     def _is_bound_now(self, uid: str) -> bool:
         return self._binder.active(uid)

@@ -100,7 +100,7 @@ class Study:
         mirror = self._service.mirror
         others = (pod for pod in bystanders if pod.uid not in mirror.pods and not holds_nothing(pod))
         left = sorted((*self.pods, *others), key=lambda pod: (pod.namespace, pod.name))
-        configs = sorted(mirror.configs.values(), key=lambda config: config.name)
+        configs = sorted(mirror.pools.objects.values(), key=lambda config: config.name)
         return Remains(
             pools=tuple(
                 Pool(each.name, each.enforcement is Enforcement.ENFORCE, each.mode is NodeMode.COMMAND)
