@@ -51,8 +51,10 @@ def decision_us(nodes: int) -> float:
 def refused_look_ms(nodes: int, pods: int) -> float:
     """The median time of a look at gated pods of one Job that fit everywhere, and that no scheduler would take."""
     service, times_ms = _service(nodes), []
+    nowhere = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "pool", "operator": "Exists"}]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": nowhere}}
     for n in range(pods):
-        for event in _gated(n, 4, nodeSelector={"pool": "none"}):
+        for event in _gated(n, 4, affinity=affinity):
             service.step(event, 0.0)
     for n in range(LOOKS):
         now = 10.0 * (n + 1)

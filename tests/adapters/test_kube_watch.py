@@ -14,6 +14,7 @@ from atoll.adapters.kube.client import Unanswered
 from atoll.adapters.kube.watch import BACKOFF_MIN_S, LINE_BYTES_MAX, whole_lines
 from atoll.core.events import (
     Dropped,
+    Heard,
     Kind,
     LedgerSeen,
     NodeGone,
@@ -21,8 +22,8 @@ from atoll.core.events import (
     PodGone,
     PodSeen,
     Synced,
-    WatchEvent,
 )
+from atoll.core.kube_events import KubePodGone, KubePodSeen, KubeSynced
 from tests.adapters.api_double import Answer, Double, said
 
 Json = dict[str, Any]
@@ -73,13 +74,13 @@ def double(**answers: list[Answer]) -> Double:
     return Double(made)
 
 
-def events(api: Double, until: Callable[[list[WatchEvent]], bool]) -> list[WatchEvent]:
-    async def told() -> list[WatchEvent]:
-        found: list[WatchEvent] = []
+def events(api: Double, until: Callable[[list[Heard]], bool], *, foresee: bool = False) -> list[Heard]:
+    async def told() -> list[Heard]:
+        found: list[Heard] = []
         async with (
             api.client() as client,
             asyncio.timeout(10),
-            contextlib.aclosing(KubeClusterApi(client, GPU).watch()) as stream,
+            contextlib.aclosing(KubeClusterApi(client, GPU, foresee=foresee).watch()) as stream,
         ):
             async for event in stream:
                 found.append(event)
@@ -90,12 +91,12 @@ def events(api: Double, until: Callable[[list[WatchEvent]], bool]) -> list[Watch
     return asyncio.run(told())
 
 
-def seen(name: str, times: int = 1) -> Callable[[list[WatchEvent]], bool]:
+def seen(name: str, times: int = 1) -> Callable[[list[Heard]], bool]:
     """Until the node of this name was told so often."""
     return lambda found: sum(isinstance(each, NodeSeen) and each.node.name == name for each in found) == times
 
 
-def about_nodes(found: list[WatchEvent]) -> list[tuple[str, str]]:
+def about_nodes(found: list[Heard]) -> list[tuple[str, str]]:
     told = {NodeSeen: lambda each: ("seen", each.node.name), NodeGone: lambda each: ("gone", each.uid)}
     return [told[type(each)](each) for each in found if type(each) in told]
 
@@ -109,6 +110,29 @@ def test_a_list_comes_in_pages_and_its_kind_is_synced_after_the_last():
     assert [each.node.name for each in nodes[:-1] if isinstance(each, NodeSeen)] == ["a", "b"]
     assert nodes[-1] == Synced(Kind.NODES)
     assert any("continue=next" in asked for asked in api.asked)
+
+
+def test_what_two_readers_want_of_a_kind_is_asked_for_once_and_told_to_both():
+    both = [line("ADDED", pod("q")), line("ADDED", pod("plain", gpus=None, version="6")), line("DELETED", pod("p"))]
+    api = double(pods=[page("4", pod("p"))], pods_watch=[both])
+
+    found = events(api, lambda found: KubePodGone("uid-p") in found, foresee=True)
+
+    told = [each for each in found if isinstance(each, PodSeen | PodGone | KubePodSeen | KubePodGone)]
+    assert [(type(each), each.pod.name if isinstance(each, PodSeen | KubePodSeen) else each.uid) for each in told] == [
+        (PodSeen, "p"),
+        (KubePodSeen, "p"),
+        (PodSeen, "q"),
+        (KubePodSeen, "q"),
+        (KubePodSeen, "plain"),
+        (PodGone, "uid-p"),
+        (KubePodGone, "uid-p"),
+    ]
+    assert Synced(Kind.PODS) in found
+    assert KubeSynced("pods") in found
+    asked = [each for each in api.asked if f"{names.PODS}?" in each]
+    assert [("watch=1" in each) for each in asked[:2]] == [False, True]
+    assert sum("watch=1" not in each for each in asked) == 1
 
 
 def test_pods_are_listed_only_after_the_ledgers():

@@ -2,12 +2,12 @@
 
 Lists are consistent reads (no resourceVersion), so no list goes back behind what was seen before. A kind may wait until
 another is listed. A broken watch goes on from the last version; after a 410 the kind is listed anew and the difference
-is told.
+is told. Readers of one path share one watch: for the server, each watch of all pods is work with every pod.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -55,7 +55,10 @@ async def watch(
     """
     batches: asyncio.Queue[list[E]] = asyncio.Queue(QUEUED_BATCHES)
     first_listed = asyncio.Event()
-    kinds = [_KindWatch(client, reader, batches, order, first_listed) for reader in readers]
+    paths: dict[str, list[Reader[Any, E]]] = {}
+    for reader in readers:
+        paths.setdefault(reader.path, []).append(reader)
+    kinds = [_KindWatch(client, sharing, batches, order, first_listed) for sharing in paths.values()]
     tasks = [asyncio.create_task(kind.run(), name=f"watch-{kind.name}") for kind in kinds]
     getting: asyncio.Task[list[E]] | None = None
     try:
@@ -75,26 +78,26 @@ async def watch(
 
 
 class _KindWatch(Generic[E]):
-    """List and watch of one kind, for ever."""
+    """List and watch of one kind, for ever. What it brings is told in the order of its readers."""
 
     def __init__(
         self,
         client: KubeClient,
-        reader: Reader[Any, E],
+        readers: Sequence[Reader[Any, E]],
         batches: asyncio.Queue[list[E]],
         order: tuple[str, str],
         first_listed: asyncio.Event,
     ) -> None:
-        self.name = reader.name
+        self.name, path = readers[0].name, readers[0].path
         self._client = client
-        self._path = reader.path + ("&" if "?" in reader.path else "?")
-        self._delivered: Delivered[Any, E] = Delivered(reader)
+        self._path = path + ("&" if "?" in path else "?")
+        self._delivered: list[Delivered[Any, E]] = [Delivered(reader) for reader in readers]
         self._batches = batches
         self._first, self._second = order
         self._first_listed = first_listed
         self._version: str | None = None
         self._pause_s = BACKOFF_MIN_S
-        self._optional = reader.optional
+        self._optional = all(reader.optional for reader in readers)
 
     async def run(self) -> None:
         if self.name == self._second:
@@ -116,24 +119,25 @@ class _KindWatch(Generic[E]):
                 await self._rest()
 
     async def _list(self) -> str:
-        await self._put(self._delivered.listing())
+        await self._put(self._told(Delivered.listing))
         more = ""
         while True:
             answer = await self._client.read(f"{self._path}limit={PAGE}{more}")
             if answer.status == _EXPIRED:
                 raise Expired
             if answer.status == _NOT_FOUND and self._optional:
-                await self._put(self._delivered.listed(""))
+                await self._put(self._told(lambda each: each.listed("")))
                 raise NotServed
             if not answer.ok:
                 raise Unanswered(f"list of {self.name}: {answer.why}{_remedy(answer)}")
-            metadata, events = self._delivered.page(answer.body)
-            await self._put(events)
+            taken = [each.page(answer.body) for each in self._delivered]
+            metadata = taken[0][0]
+            await self._put([event for _, events in taken for event in events])
             if not metadata.continue_:
                 break
             if more == (more := f"&continue={metadata.continue_}"):
                 raise Unanswered(f"list of {self.name}: it goes on where it went on before")
-        await self._put(self._delivered.listed(metadata.resource_version))
+        await self._put(self._told(lambda each: each.listed(metadata.resource_version)))
         if self.name == self._first:
             self._first_listed.set()
         return metadata.resource_version
@@ -166,14 +170,18 @@ class _KindWatch(Generic[E]):
                 raise Expired
             raise Unanswered(f"watch of {self.name}: {status.code} {status.reason}: {status.message}"[:300])
         if entry.type == "BOOKMARK":
-            events = self._delivered.reached(_bookmark.decode(entry.object).metadata.resource_version)
+            version = _bookmark.decode(entry.object).metadata.resource_version
+            events = self._told(lambda each: each.reached(version))
         elif entry.type == "DELETED":
-            events = self._delivered.deleted(entry.object)
+            events = self._told(lambda each: each.deleted(entry.object))
         else:
-            events = self._delivered.changed(entry.object)
+            events = self._told(lambda each: each.changed(entry.object))
         with contextlib.suppress(msgspec.DecodeError):
             self._version = _bookmark.decode(entry.object).metadata.resource_version or self._version
         return events
+
+    def _told(self, ask: Callable[[Delivered[Any, E]], list[E]]) -> list[E]:
+        return [event for each in self._delivered for event in ask(each)]
 
     async def _put(self, events: list[E]) -> None:
         if events:
