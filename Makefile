@@ -26,7 +26,7 @@ CASE ?=
 # Minors of Kubernetes beside the newest; the modules of each lie in tests/realkube/versions.
 KUBERNETES_VERSIONS ?= v1.34 v1.36
 VERSIONS_TESTS := acceptance observed_nodes stock_nodes kubelet_oracle binding_facts requeue_facts cluster_api \
-	ledger_protocol crds policies webhook
+	ledger_protocol crds policies webhook sent gangs gates_of_others modes_together
 
 .PHONY: demo test check static e2e e2e-versions fuzz bench sim venv realkube libraries chromium nvidia-plugin
 

@@ -73,6 +73,21 @@ def test_a_gang_for_which_there_is_not_enough_waits_as_a_whole_and_smaller_ones_
     assert message.startswith("3 of the 4 pods that gang ml/job needs at once fit; of the others: ")
 
 
+def test_members_that_disagree_on_the_size_are_told_which_counts():
+    stage = start(*TWO, pods=[member("a", size=2), member("b", size=3)])
+
+    said = told(stage.at_start + settle(stage))["a"][1]
+
+    assert "3 are needed at once (its pods name different sizes: 2, 3; the largest counts)" in said
+
+
+def test_gangs_of_two_makers_are_two_though_they_have_one_name():
+    other = replace(member("c"), gang=Gang("job", 3, maker="somebody else"))
+    stage = start(*TWO, pods=[member("a"), member("b"), other])
+
+    assert writes(stage.at_start + settle(stage)) == {}
+
+
 def test_a_gang_whose_size_nobody_says_is_told_so():
     stage = start(*TWO, pods=[member("a", size=0)])
 

@@ -43,11 +43,12 @@ class PodOrigin:
 class Gang:
     """Pods of one namespace that are placed at once, or not at all.
 
-    Attributes: size: so many at least; 0 = nobody says.
+    Attributes: size: so many at least; 0 = nobody says. maker: whose word it is; another's may have the same name.
     """
 
     name: str
     size: int = 0
+    maker: str = ""
 
 
 @dataclass(frozen=True, slots=True)

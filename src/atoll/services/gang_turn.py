@@ -87,8 +87,8 @@ class GangTurn:
                 return Apart(tried.said, certain=False)
         self._keep(gang, ready, asked, tried, turn)
         code, why = tried.said
-        fit = f"{len(tried.nodes)} of the {gang.needed} pods that gang {gang} needs at once fit; of the others: {why}"
-        return Apart((code, fit))
+        fit = f"{len(tried.nodes)} of the {gang.needed} pods that gang {gang} needs at once fit"
+        return Apart((code, f"{fit}{_disagreed(gang)}; of the others: {why}"))
 
     def _places(self, turn: Turn) -> Iterator[Names]:
         """Sets of nodes to try, the nearest to each other first, all of them last."""
@@ -183,4 +183,9 @@ def _incomplete(gang: Muster, ready: Sequence[PodFacts]) -> str:
     there = f"{gang.there} of the {gang.size} pods of gang {gang} are there, {len(ready)} of them ready"
     wrong = [pod.name for pod in gang.waiting if pod not in ready]
     what = f"; what {wrong[0]} asks for cannot be honoured" if wrong else ""
-    return f"{there}; {gang.needed} are needed at once{what}"
+    return f"{there}; {gang.needed} are needed at once{_disagreed(gang)}{what}"
+
+
+def _disagreed(gang: Muster) -> str:
+    sizes = ", ".join(map(str, gang.said))
+    return f" (its pods name different sizes: {sizes}; the largest counts)" if len(gang.said) > 1 else ""

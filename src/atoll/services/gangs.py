@@ -13,8 +13,8 @@ from atoll.core.books import holds_nothing
 from atoll.core.facts import PodFacts
 from atoll.services.mirror import Mirror
 
-Key = tuple[str, str]
-"""Namespace and name."""
+Key = tuple[str, str, str]
+"""Namespace, name and maker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,16 +22,22 @@ class Muster:
     """A gang as it stands.
 
     Attributes:
-        size: so many must be placed at once, 0 = nobody says. there: its members, but for those that failed.
+        said: how many must be placed at once, in the words of those who wait, sorted; (0,) = nobody says.
+        there: its members, but for those that failed.
         placed: of these, those that are on a node or on their way to one, or have run to their end.
         waiting: those behind our gates alone, in the order of the room.
     """
 
     key: Key
-    size: int
+    said: tuple[int, ...]
     there: int
     placed: int
     waiting: tuple[PodFacts, ...]
+
+    @property
+    def size(self) -> int:
+        """Where they disagree, the largest counts: none is placed too early then."""
+        return self.said[-1]
 
     @property
     def needed(self) -> int:
@@ -43,7 +49,7 @@ class Muster:
 
 
 def key_of(pod: PodFacts) -> Key | None:
-    return None if pod.gang is None else (pod.namespace, pod.gang.name)
+    return None if pod.gang is None else (pod.namespace, pod.gang.name, pod.gang.maker)
 
 
 def muster(pods: Iterable[PodFacts], waiting: Iterable[PodFacts], granted: Callable[[str], bool]) -> dict[Key, Muster]:
@@ -61,10 +67,11 @@ def muster(pods: Iterable[PodFacts], waiting: Iterable[PodFacts], granted: Calla
         if key in ours and (pod.succeeded or not (holds_nothing(pod) or pod.deleting)):
             there[key] += 1
             placed[key] += pod.succeeded or bool(pod.node) or (not pod.gated and granted(pod.uid))
-    return {
-        key: Muster(key, max(pod.gang.size for pod in each if pod.gang), there[key], placed[key], tuple(each))
-        for key, each in ours.items()
-    }
+    return {key: Muster(key, _sizes(each), there[key], placed[key], tuple(each)) for key, each in ours.items()}
+
+
+def _sizes(pods: Iterable[PodFacts]) -> tuple[int, ...]:
+    return tuple(sorted({pod.gang.size for pod in pods if pod.gang and pod.gang.size})) or (0,)
 
 
 class Coming(StrEnum):

@@ -25,7 +25,7 @@ from atoll.services.deciding import Court
 from atoll.services.finding import Finder
 from atoll.services.foresight import Foresight
 from atoll.services.gang_turn import GangTurn, Together
-from atoll.services.gangs import Gangs, Muster, key_of, muster
+from atoll.services.gangs import Gangs, Key, Muster, key_of, muster
 from atoll.services.ledgers import backoff_s
 from atoll.services.mirror import Mirror
 from atoll.services.requests import Requests
@@ -199,7 +199,7 @@ class Room:
             if guest.failures >= FAILURES_TO_TELL:
                 self._teller.at_once(uid, (Code.HELD, f"it cannot be let go: {why}"))
 
-    def _who_waits(self) -> tuple[list[PodFacts], set[tuple[str, str]]]:
+    def _who_waits(self) -> tuple[list[PodFacts], set[Key]]:
         """Those that are ours to place and not on their way, in their order; and gangs of which somebody is."""
         known = sorted((pod for uid in self._guests if (pod := self._mirror.pods.get(uid)) is not None), key=_order)
         on_the_way = {pod.uid for pod in known if self._ways.active(pod.uid)}

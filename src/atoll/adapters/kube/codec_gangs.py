@@ -32,13 +32,13 @@ def gang_of(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Gang |
     wrong = bool(said(GANG_SIZE)) and not own  # then nobody's word counts, and the pod is told so
     for key, counted in ASKED_FOR:
         if name := said(key):
-            return Gang(intern(name), 0 if wrong else own or _count(said(counted)))
+            return Gang(intern(name), 0 if wrong else own or _count(said(counted)), maker=counted)
     if name := said(LWS):
         size = 0 if wrong else own or _count(said(LWS_SIZE))
         alone = size == 1 or not (size or wrong or said(LWS_SIZE))
-        return None if alone else Gang(intern(f"{name}/{said(LWS_GROUP)}"), size)
+        return None if alone else Gang(intern(f"{name}/{said(LWS_GROUP)}"), size, maker=LWS)
     if (name := said(JOBSET)) and (own or wrong):
-        return Gang(intern(name), own)
+        return Gang(intern(name), own, maker=JOBSET)
     return None
 
 
