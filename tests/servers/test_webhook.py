@@ -160,6 +160,12 @@ def test_a_pod_waits_as_its_policy_says_and_who_is_sent_to_his_node_keeps_his_sc
     assert (spec.get("schedulingGates", []), spec.get("schedulerName")) == (gate, scheduler)
 
 
+def test_who_would_wait_for_a_patch_that_nobody_sends_is_warned():
+    _, warnings = validated(webhook(delivered(Delivery.GATE)), pod())
+
+    assert [each for each in warnings if "`atoll serve --gate`" in each]
+
+
 def test_a_gate_comes_beside_those_of_others_and_never_twice():
     hook = webhook(delivered(Delivery.GATE))
     kueue = {"name": "kueue.x-k8s.io/admission"}

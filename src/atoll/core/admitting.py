@@ -59,12 +59,14 @@ def review(
     own: Collection[str],
     shapes: Iterable[Shape],
     enforced: bool,
+    sends: bool,
 ) -> Review:
     """Judge a pod that asks for GPUs.
 
     Args:
         keys: of all its annotations, but for those that Atoll writes. own: those of `ASKED` that are its own words.
         shapes: of the nodes that there are. enforced: whether some pool is; else nothing is refused.
+        sends: whether pods are sent to their nodes by a patch where their rule says so.
     """
     wrong = unknown_keys(keys)
     if isinstance(request, InvalidRequest) and request.code is Code.INVALID_REQUEST:
@@ -78,6 +80,8 @@ def review(
         told.append(never)
     if not enforced:
         return Review(warnings=tuple(told))
+    if ruling.defaults.delivery is Delivery.GATE and not sends:
+        told.append("delivery Gate needs `atoll serve --gate`, and it runs without: the pod would wait for ever")
     filled = _filled(request, ruling, own)
     return Review(warnings=tuple(told), filled=filled, delivery=ruling.defaults.delivery, changes=True)
 

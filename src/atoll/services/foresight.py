@@ -31,7 +31,7 @@ class Foresight:
     """Args: on: whether anybody feeds it."""
 
     def __init__(self, *, on: bool) -> None:
-        self._on = on
+        self.on = on
         self._cluster = KubeCluster()
         self._synced: set[str] = set()
         self._unbound: dict[str, KubePod] = {}
@@ -99,7 +99,7 @@ class Foresight:
         return None if passing else Objection(why, certain=True)
 
     def _blind(self, pod: PodFacts) -> str:
-        if not self._on:
+        if not self.on:
             return "pods are sent to nodes by `atoll serve --gate` alone; it runs without"
         if missing := sorted(KINDS - self._synced):
             return f"not listed yet: {', '.join(missing)}"

@@ -236,6 +236,7 @@ class Scheduling:
             own=own,
             shapes=fleet.shapes,
             enforced=self._mirror.pools.any_enforced,
+            sends=self._foresight.on,
         )
 
     def _filter_held(self, pod: PodFacts, request: GpuRequest, names: Sequence[str], held: str) -> FilterAnswer:
