@@ -15,6 +15,7 @@ from atoll.core.effects import ReadPod, Report
 from atoll.core.events import AgentSeen, Event, LeadershipChanged, Tick
 from atoll.core.facts import Enforcement, Hints, NodeConfigObject, NodeFacts, OnViolation, PodFacts
 from atoll.core.ledger import NodeMode
+from atoll.core.lifecycle import State
 from atoll.core.request import GpuRequest
 from atoll.core.topology import NodeTopology
 from atoll.core.verdict import Placement
@@ -205,7 +206,7 @@ class World:
         leader = self.instances[0].scheduling
         if leader is None or not leader.ready:
             return pending(self.cluster)
-        found = self._unserved_gangs(leader)
+        found = [*self._unserved_gangs(leader), *self._held()]
         for pod in pending(self.cluster):
             if pod.gated and pod.gang is not None:
                 continue
@@ -216,6 +217,12 @@ class World:
             if names and isinstance(request, GpuRequest) and leader.mirror.fleet.filter(request, names).passed:
                 found.append(pod)
         return found
+
+    def _held(self) -> list[PodFacts]:
+        """Pods for which GPUs are held; a scheduler that asked in vain is made to ask again, after a while."""
+        grants = (grant for record in self.cluster.ledgers.values() for grant in record.grants)
+        held = {grant.owner.uid for grant in grants if grant.state is State.HELD}
+        return [pod for pod in pending(self.cluster) if pod.uid in held and not pod.gated]
 
     def _unserved_gangs(self, leader: Scheduling) -> list[PodFacts]:
         """Members of gangs of which as many as are needed would find room together."""
