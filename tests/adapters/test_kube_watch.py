@@ -22,6 +22,7 @@ from atoll.core.events import (
     PodGone,
     PodSeen,
     Synced,
+    Undropped,
 )
 from atoll.core.kube_events import KubePodGone, KubePodSeen, KubeSynced
 from tests.adapters.api_double import Answer, Double, said
@@ -133,6 +134,29 @@ def test_what_two_readers_want_of_a_kind_is_asked_for_once_and_told_to_both():
     asked = [each for each in api.asked if f"{names.PODS}?" in each]
     assert [("watch=1" in each) for each in asked[:2]] == [False, True]
     assert sum("watch=1" not in each for each in asked) == 1
+
+
+def test_what_came_before_the_line_that_ends_a_watch_is_told():
+    chunk = line("DELETED", node("a", version="10")) + gone()
+    api = double(nodes=[page("9", node("a"), node("b")), page("11", node("b"), node("c"))], nodes_watch=[[chunk]])
+
+    assert ("gone", "uid-a") in about_nodes(events(api, seen("c")))
+
+
+@pytest.mark.parametrize("how", ["deleted", "listed no more", "read by now"])
+def test_what_could_never_be_read_is_told_when_it_is_gone_or_can_be_read(how: str):
+    config = {"metadata": {"name": "new", "resourceVersion": "5"}, "spec": {"enforcement": "enforce"}}
+    bad = {**config, "spec": {"enforcement": 7}}
+    watched = {
+        "deleted": [line("DELETED", bad)],
+        "listed no more": [gone()],
+        "read by now": [line("MODIFIED", config)],
+    }
+    api = double(configs=[page("9", bad), page("10")], configs_watch=[watched[how]])
+
+    found = events(api, lambda found: any(isinstance(each, Undropped) for each in found))
+
+    assert [type(each) for each in found if isinstance(each, Dropped | Undropped)] == [Dropped, Undropped]
 
 
 def test_pods_are_listed_only_after_the_ledgers():

@@ -21,6 +21,11 @@ def member(name: str, gpus: int = 4, *, size: int = 3, **more: object) -> PodFac
     return replace(waiting(name, gpus, **more), gang=Gang("job", size))
 
 
+def gated(name: str, **more: object) -> PodFacts:
+    """One that is to be sent to its node."""
+    return replace(member(name, **more), gates=(PLACEMENT,), scheduler="default-scheduler")
+
+
 def lifted(effects: list[Effect]) -> list[str]:
     return sorted(effect.name for effect in effects if isinstance(effect, LiftGates))
 
@@ -248,7 +253,7 @@ def test_a_gang_that_fits_in_sum_and_never_in_shape_keeps_nothing_from_anybody()
 
 def sent_gang(*, cordoned: bool, synced: bool = True) -> Stage:
     """An earlier life has granted GPUs to the first of two, and sent none of them."""
-    pods = [replace(member(name, size=2), gates=(PLACEMENT,), scheduler="default-scheduler") for name in "ab"]
+    pods = [gated(name, size=2) for name in "ab"]
     first = replace(grant("a", gpus("n1", 0, 1, 2, 3)), pins=True)
     stage = start(
         node("n1"), inventory("n1"), KubeNamespaceSeen("ml", ()), pods=pods, ledgers=[ledger("n1", first)], foresee=True
@@ -276,7 +281,7 @@ def test_what_a_member_was_granted_where_its_scheduler_would_not_put_it_is_given
         "a"
     ]  # an earlier patch may be on its way
     assert told(effects)["b"][0] == "Unschedulable"
-    moved = replace(member("a", size=2), gates=(PLACEMENT,), scheduler="default-scheduler", version="11")
+    moved = gated("a", size=2, version="11")
     assert record_of(stage.step(PodRewritten(moved))).grants == ()
 
 

@@ -6,6 +6,7 @@ from atoll.core.delivery import PLACEMENT, WAITING
 from atoll.core.effects import Effect, LiftGates, PostBinding, ReadPod, RewritePod, SetPlaced, WriteLedger
 from atoll.core.events import (
     ConfigGone,
+    ConfigSeen,
     Dropped,
     Event,
     Kind,
@@ -22,6 +23,7 @@ from atoll.core.events import (
     PodWriteFailed,
     PolicySeen,
     Tick,
+    Undropped,
 )
 from atoll.core.facts import Enforcement, NodeConfigObject, PodFacts, PodOrigin
 from atoll.core.kube_events import KubeNamespaceSeen, KubeNodeSeen, KubePodSeen, KubeSynced
@@ -30,6 +32,7 @@ from atoll.core.ledger import Grant, LedgerRecord, Occupant
 from atoll.core.lifecycle import State
 from atoll.core.placement_policy import Declared, PolicyObject, PolicyRule, PolicySpec, Settings
 from atoll.services.foresight import KINDS
+from atoll.services.ledgers import backoff_s
 from atoll.services.moments import seconds_of
 from tests.services.stage import Stage, gpus, grant, inventory, ledger, node, pod, start
 
@@ -278,7 +281,7 @@ def test_no_pod_is_let_go_while_a_pool_that_may_enforce_cannot_be_read():
     stage = start(*ONE, unread, config=shadow, pods=[waiting("a", policy="Rstricted")])
     assert [each for each in stage.at_start + settle(stage) if isinstance(each, LiftGates)] == []
 
-    effects = stage.step(ConfigGone("other")) + settle(stage)
+    effects = stage.step(Undropped(Kind.CONFIGS, "other")) + settle(stage)
 
     assert [each.name for each in effects if isinstance(each, LiftGates)] == ["a"]
 
@@ -354,6 +357,37 @@ def test_a_pod_that_lost_its_hold_is_woken_for_the_nodes_that_the_hold_kept_it_f
     woken = [each for each in stage.written(record_of(effects), "31") + settle(stage) if isinstance(each, RewritePod)]
 
     assert [each.name for each in woken] == ["a"]
+
+
+def test_a_hold_whose_pod_asks_for_nonsense_by_now_is_given_back():
+    stage = start(*ONE, pods=[waiting("a")], ledgers=[ledger("n1", held("a", LEFT))])
+    stage.step(LiftRefused("a-uid", "conflict"))
+
+    effects = stage.step(PodRead(waiting("a", version="11", policy="Rstricted"))) + settle(stage)
+
+    assert record_of(effects).grants == ()
+    assert [each.reason for each in effects + settle(stage) if isinstance(each, SetPlaced)] == ["InvalidRequest"]
+
+
+def test_the_pause_after_a_failure_grows_to_five_seconds_and_no_further():
+    assert [backoff_s(failures) for failures in (1, 2, 3, 10, 100_000)] == [0.1, 0.2, 0.4, 5.0, 5.0]
+
+
+def waits_for_ever(stage: Stage, last: Event) -> list[str]:
+    """A pod whose words are wrong is told so, for as long as a pool enforces or may; who is let go after the last."""
+    effects = stage.step(PodSeen(waiting("a", policy="Rstricted"))) + settle(stage)
+    (told,) = [each for each in effects if isinstance(each, SetPlaced)]
+    told_pod = waiting("a", policy="Rstricted", version="11", placed=(told.reason, told.message))
+    effects = stage.step(PodRewritten(told_pod)) + settle(stage, 20.0)
+    assert [each for each in effects if isinstance(each, LiftGates)] == []
+    return [each.name for each in stage.step(last) + settle(stage) if isinstance(each, LiftGates)]
+
+
+def test_pods_are_let_go_when_the_last_pool_that_enforced_is_gone_though_it_had_no_node():
+    pool = NodeConfigObject("none", node_names=("other",), enforcement=Enforcement.ENFORCE)
+    stage = start(*ONE, ConfigSeen(pool), config=NodeConfigObject("all", enforcement=Enforcement.SHADOW))
+
+    assert waits_for_ever(stage, ConfigGone("none")) == ["a"]
 
 
 def test_nothing_is_remembered_of_pods_that_went_while_they_were_placed():

@@ -173,6 +173,14 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True)
+class Undropped:
+    """A raw object that could not be read is gone, or is read from now on."""
+
+    kind: Kind
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class BindAsked:
     """kube-scheduler asks to bind. `attempt` names this question, so that the answer finds its caller."""
 
@@ -320,7 +328,7 @@ class ReadFailed:
 
 Seen = NodeSeen | PodSeen | InventorySeen | ConfigSeen | LedgerSeen | AgentSeen | ShimSeen | NamespaceSeen | PolicySeen
 Gone = NodeGone | PodGone | InventoryGone | ConfigGone | LedgerGone | AgentGone | ShimGone | NamespaceGone | PolicyGone
-WatchEvent = Seen | Gone | Synced | Dropped
+WatchEvent = Seen | Gone | Synced | Dropped | Undropped
 Heard = WatchEvent | KubeEvent
 Outcome = (
     LedgerWritten

@@ -75,6 +75,14 @@ class KubeUnread:
 
 
 @dataclass(frozen=True, slots=True)
+class KubeUnreadGone:
+    """It is gone, or can be read by now."""
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class KubeSynced:
     """All that was there of a kind has been told."""
 
@@ -82,4 +90,5 @@ class KubeSynced:
 
 
 KubeSeen = KubePodSeen | KubeNodeSeen | KubeNamespaceSeen | KubeStoredSeen
-KubeEvent = KubeSeen | KubePodGone | KubeNodeGone | KubeNamespaceGone | KubeStoredGone | KubeUnread | KubeSynced
+KubeGone = KubePodGone | KubeNodeGone | KubeNamespaceGone | KubeStoredGone | KubeUnreadGone
+KubeEvent = KubeSeen | KubeGone | KubeUnread | KubeSynced

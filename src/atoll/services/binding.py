@@ -55,7 +55,7 @@ class Attempt:
     node: str
     callers: list[int]
     lifts: bool = False
-    together: bool = False  # with its gang, which has set out: nobody may stay behind for a moment's doubt
+    together: bool = False  # with its gang, of all of which it is asked when it sets out: then nobody stays behind
     sure: bool = False  # what was decided is as it was a moment ago, also by its own scheduler
     stage: Stage = Stage.QUEUED
     rest_until: float = 0.0
@@ -162,7 +162,7 @@ class Binder:
     def lift(self, pod: PodFacts, node: str, *, together: bool = False) -> str | None:
         """Take our gates off the pod once it has a grant on the node; returns the node when it should be pumped.
 
-        Args: together: with others, of all of whom it was asked whether their schedulers take them.
+        Args: together: with others, see `Gangs`.
         """
         if pod.uid in self._attempts:
             return None

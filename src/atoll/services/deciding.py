@@ -151,22 +151,24 @@ class Court:
                 others += names
         return fitting, others
 
-    def takes_at_once(self, snapshot: Snapshot, request: GpuRequest, count: int) -> bool:
-        """Whether so many such pods would fit together if nobody else was there."""
-        nodes: Counter[NodeState] = Counter()
-        alike: dict[NodeState, NodeView] = {}
+    def fit_alone(self, snapshot: Snapshot, requests: Sequence[GpuRequest]) -> bool:
+        """Whether pods that ask for these would fit together if nobody else was there. The largest choose first."""
+        fleet, alike = Fleet(), Counter[NodeState]()
         for _, names in snapshot.groups(None):
-            if (view := snapshot.view(names[0])) is not None:
-                empty = idle(view)
-                nodes[empty.state] += len(names)
-                alike[empty.state] = empty
-        left = count
-        for state, number in nodes.items():
-            one, each = _alone(alike[state]), 0
-            while each < left and isinstance(found := decide(one, request), Placement):
-                one, each = one.with_grants((found,)), each + 1
-            left -= min(left, each * number)
-        return not left
+            for name in names:
+                view = snapshot.view(name)
+                empty = idle(view) if view is not None else None
+                if empty is None or alike[empty.state] >= len(requests):
+                    break  # each takes one node at most, and those of a group are alike
+                alike[empty.state] += 1
+                fleet.put(empty)
+        one = fleet.snapshot()
+        for request in sorted(requests, key=lambda request: -request.gpus):
+            found = decide(one, request)
+            if not isinstance(found, Placement):
+                return False
+            one = one.with_grants((found,))
+        return True
 
     def fitting(self, waiting: Sequence[tuple[PodFacts, Sequence[str] | None]]) -> list[PodFacts]:
         """Those pods, in the given order, that fit together: each takes what it would get from those behind it."""

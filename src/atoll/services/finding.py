@@ -27,6 +27,9 @@ class Finder:
 
     def find(self, pod: PodFacts, request: GpuRequest, turn: Turn, names: Names) -> Placement | Said:
         """Where it goes, or why it waits. Args: names: see `eligible`."""
+        if names == ():
+            demanded = ", ".join(f"{key}={value}" for key, value in pod.origin.nodes)
+            return Code.UNSCHEDULABLE, f"no node has the labels that the pod demands: {demanded}"
         found = turn.refused.get((request, names)) or self._court.placement(turn.snapshot, request, names)
         if not isinstance(found, Placement):
             turn.refused[request, names] = found
@@ -96,9 +99,9 @@ class Finder:
         else:
             turn.unkeepable.add((request, eligible))
 
-    def kept_for_another(self, request: GpuRequest, turn: Turn) -> Said | None:
+    def kept_for_another(self, request: GpuRequest, names: Names, turn: Turn) -> Said | None:
         """What is said to whom only that keeps from his GPUs."""
-        if not turn.kept or not (found := turn.open_to(request, self._court)):
+        if not turn.kept or not (found := turn.open_to(request, names, self._court)):
             return None
         whose = [uid for uid, kept in turn.kept.items() if kept.node == found.node]
         first = self._mirror.pods.get(whose[0]) if whose else None

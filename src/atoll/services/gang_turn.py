@@ -6,6 +6,7 @@ schedulers would still take them there: once a gang has set out nobody is asked 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from atoll.core.facts import PodFacts
 from atoll.core.keeping import Kept
@@ -13,11 +14,11 @@ from atoll.core.reasons import Code
 from atoll.core.request import GpuRequest
 from atoll.core.verdict import Placement
 from atoll.services.deciding import Court
-from atoll.services.finding import Finder
+from atoll.services.finding import KEPT_MAX, Finder
 from atoll.services.foresight import Foresight
 from atoll.services.gangs import Muster
 from atoll.services.mirror import Mirror
-from atoll.services.requests import Asked, Requests
+from atoll.services.requests import Requests
 from atoll.services.turn import Names, Said, Turn
 
 ORDERS_MAX = 4
@@ -40,20 +41,32 @@ class Apart:
     certain: bool = True
 
 
+Ready = dict[str, tuple[PodFacts, GpuRequest]]
+"""Members that can be placed, by UID, in the order of the room."""
+
+
 @dataclass(slots=True)
 class _Tried:
-    """How far a gang comes: where each would go, by what decision, who was the first without a place, and why."""
+    """How far a gang comes.
+
+    Attributes:
+        nodes, found: by UID, where each would go, and by what decision.
+        first, said: who was the first without a place, and why.
+        blocked: somebody has none for another reason than GPUs, so that none are kept. certain: see `Apart`.
+    """
 
     turn: Turn
     nodes: dict[str, str] = field(default_factory=dict)
     found: dict[str, Placement] = field(default_factory=dict)
-    first: PodFacts | None = None
+    first: str | None = None
     said: Said = (Code.GANG_INCOMPLETE, "")
+    blocked: bool = False
     certain: bool = True
 
     def misses(self, pod: PodFacts, said: Said) -> None:
+        self.blocked = self.blocked or said[0] is Code.UNSCHEDULABLE
         if self.first is None:
-            self.first, self.said = pod, said
+            self.first, self.said = pod.uid, said
 
 
 class GangTurn:
@@ -72,71 +85,74 @@ class GangTurn:
 
     def place(self, gang: Muster, turn: Turn) -> Together | Apart:
         """Those who are placed count as sent from now on, where their schedulers are foreseen."""
-        asked = {pod.uid: self._requests.of(pod) for pod in gang.waiting}
-        ready = [pod for pod in gang.waiting if isinstance(asked[pod.uid], GpuRequest)]
+        ready: Ready = {}
+        for pod in gang.waiting:
+            if isinstance(request := self._requests.of(pod), GpuRequest):
+                ready[pod.uid] = pod, request
         if why := _incomplete(gang, ready):
             return Apart((Code.GANG_INCOMPLETE, why))
         tried = _Tried(turn)
-        for names in self._places(turn):
-            tried = self._in_some_order(gang, ready, asked, turn, names)
+        for names in self._places(ready, turn):
+            tried = self._in_some_order(gang, ready, turn, names)
             if len(tried.nodes) >= gang.needed:
                 turn.snapshot, turn.unkept = tried.turn.snapshot, tried.turn.unkept
                 return Together(tried.nodes, tried.found)
             if not tried.certain:
                 turn.blocked = True
                 return Apart(tried.said, certain=False)
-        self._keep(gang, ready, asked, tried, turn)
+        if not tried.blocked and self._finder.keeps(gang.waiting[0], turn) and self._fits_ever(gang, ready, turn):
+            self._keep(ready, tried, turn)
         code, why = tried.said
         fit = f"{len(tried.nodes)} of the {gang.needed} pods that gang {gang} needs at once fit"
         return Apart((code, f"{fit}{_disagreed(gang)}; of the others: {why}"))
 
-    def _places(self, turn: Turn) -> Iterator[Names]:
-        """Sets of nodes to try, the nearest to each other first, all of them last."""
+    def _places(self, ready: Ready, turn: Turn) -> Iterator[Names]:
+        """Sets of nodes to try, the nearest to each other first, all of them last; where members are is best."""
+        recorded = {node for uid in ready for node, _ in self._mirror.open_grants(uid)}
         for label in self._near if not self._mirror.fleet.mixed else ():
             there: dict[str, list[str]] = {}
             for name, node in self._mirror.nodes.items():
                 if (value := dict(node.labels).get(label)) is not None and turn.snapshot.view(name) is not None:
                     there.setdefault(value, []).append(name)
-            yield from (tuple(sorted(there[value])) for value in sorted(there))
+            for value in sorted(there, key=lambda value: (len(recorded.difference(there[value])), value)):
+                yield tuple(sorted(there[value]))
         yield None
 
-    def _in_some_order(
-        self, gang: Muster, ready: Sequence[PodFacts], asked: Mapping[str, Asked], turn: Turn, names: Names
-    ) -> _Tried:
+    def _in_some_order(self, gang: Muster, ready: Ready, turn: Turn, names: Names) -> _Tried:
         """Who has the fewest nodes to choose from may have to choose before the others."""
-        order = ready
+        order = list(ready)
         for _ in range(ORDERS_MAX):
-            tried = self._try(order, asked, turn, names)
+            tried = self._try(order, ready, turn, names)
             if len(tried.nodes) >= gang.needed:
                 return tried
             for uid in tried.nodes:
                 self._foresight.called_back(uid)
             first = tried.first
-            if first is None or first is order[0]:
+            if first in (None, order[0]):
                 break
-            order = [first, *(pod for pod in order if pod is not first)]
+            order = [first, *(uid for uid in order if uid != first)]
         return tried
 
-    def _try(self, order: Sequence[PodFacts], asked: Mapping[str, Asked], turn: Turn, names: Names) -> _Tried:
+    def _try(self, order: Sequence[str], ready: Ready, turn: Turn, names: Names) -> _Tried:
         """One after the other, in that order."""
         tried = _Tried(replace(turn, refused={}, unforeseen={}))
-        for pod in order:
-            recorded = next((node for node, _ in self._mirror.open_grants(pod.uid)), None)
-            node = (
-                self._next(pod, asked[pod.uid], tried, names) if recorded is None else self._still(pod, recorded, tried)
-            )
+        for uid in order:
+            pod, request = ready[uid]
+            recorded = next((node for node, _ in self._mirror.open_grants(uid)), None)
+            node = self._next(pod, request, tried, names) if recorded is None else self._still(pod, recorded, tried)
             if node is not None:
-                tried.nodes[pod.uid] = node
+                tried.nodes[uid] = node
                 if self._finder.is_sent(pod):
-                    self._foresight.sent(pod.uid, node)
+                    self._foresight.sent(uid, node)
         turn.blocked = turn.blocked or tried.turn.blocked
         turn.asked = tried.turn.asked
         return tried
 
-    def _next(self, pod: PodFacts, request: Asked, tried: _Tried, names: Names) -> str | None:
-        if not isinstance(request, GpuRequest):
-            return None
-        found = self._finder.find(pod, request, tried.turn, names)
+    def _next(self, pod: PodFacts, request: GpuRequest, tried: _Tried, names: Names) -> str | None:
+        own = self._finder.eligible(pod, tried.turn)
+        if names is not None and own is not None:
+            own = tuple(name for name in names if name in set(own))
+        found = self._finder.find(pod, request, tried.turn, names if own is None else own)
         if not isinstance(found, Placement):
             tried.misses(pod, found)
             return None
@@ -153,36 +169,29 @@ class GangTurn:
         tried.certain = tried.certain and objection.certain
         return None
 
-    def _keep(
-        self, gang: Muster, ready: Sequence[PodFacts], asked: Mapping[str, Asked], tried: _Tried, turn: Turn
-    ) -> None:
+    def _keep(self, ready: Ready, tried: _Tried, turn: Turn) -> None:
         """What some of them could have is kept until there is enough for all, and what is nearest for the others."""
-        requests = {pod.uid: request for pod in ready if isinstance(request := asked[pod.uid], GpuRequest)}
-        if not (self._finder.keeps(gang.waiting[0], turn) and self._fits_ever(gang, list(requests.values()), turn)):
-            return
+        room = max(0, KEPT_MAX - len(turn.kept))
         turn.snapshot = tried.turn.snapshot
-        turn.kept.update({uid: Kept(each.node, each.fit.gpus, 0) for uid, each in tried.found.items()})
-        for pod in ready:
-            if pod.uid not in tried.nodes and pod.uid in requests:
-                self._finder.keep(pod, requests[pod.uid], turn)
+        turn.kept.update((uid, Kept(each.node, each.fit.gpus, 0)) for uid, each in islice(tried.found.items(), room))
+        for uid, (pod, request) in ready.items():
+            if uid not in tried.nodes:
+                self._finder.keep(pod, request, turn)
 
-    def _fits_ever(self, gang: Muster, requests: Sequence[GpuRequest], turn: Turn) -> bool:
-        """Whether the nodes, once everybody has left, could take as many as are needed; each kind of request alone."""
-        if len(requests) > gang.needed:
-            kinds = dict.fromkeys(requests, 1)  # nobody says which of them are needed
-        else:
-            kinds = {request: requests.count(request) for request in requests}
-        return all(self._court.takes_at_once(turn.unkept, request, count) for request, count in kinds.items())
+    def _fits_ever(self, gang: Muster, ready: Ready, turn: Turn) -> bool:
+        """Whether as many as are needed would fit if everybody else had left; nobody says which, so the smallest."""
+        requests = sorted((request for _, request in ready.values()), key=lambda request: request.gpus)
+        return self._court.fit_alone(turn.unkept, requests[: gang.needed])
 
 
-def _incomplete(gang: Muster, ready: Sequence[PodFacts]) -> str:
+def _incomplete(gang: Muster, ready: Ready) -> str:
     if not gang.size:
         return f"nobody says how many pods gang {gang} has; say so in atoll.dev/gang-size"
     if len(ready) >= gang.needed:
         return ""
     there = f"{gang.there} of the {gang.size} pods of gang {gang} are there, {len(ready)} of them ready"
-    wrong = [pod.name for pod in gang.waiting if pod not in ready]
-    what = f"; what {wrong[0]} asks for cannot be honoured" if wrong else ""
+    wrong = next((pod.name for pod in gang.waiting if pod.uid not in ready), "")
+    what = f"; what {wrong} asks for cannot be honoured" if wrong else ""
     return f"{there}; {gang.needed} are needed at once{_disagreed(gang)}{what}"
 
 

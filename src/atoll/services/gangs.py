@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from atoll.core.books import holds_nothing
 from atoll.core.facts import PodFacts
+from atoll.services.foresight import Objection
 from atoll.services.mirror import Mirror
 
 Key = tuple[str, str, str]
@@ -97,6 +98,8 @@ class Gangs:
     """Those that are on their way together."""
 
     mirror: Mirror
+    objection: Callable[[PodFacts, str], Objection | None]
+    """Why a pod's own scheduler would not take it on the node to which it is to be sent."""
     _of: dict[str, _Gang] = field(default_factory=dict)
 
     def set_out(self, uids: Iterable[str]) -> None:
@@ -116,10 +119,12 @@ class Gangs:
                 return Coming.NOT_YET
             else:
                 gang.missing.pop()
-        gang.complete = not gang.broken and all(map(self._is_recorded, gang.members))
-        if gang.complete:
-            return Coming.ALL
-        return Coming.BROKEN if gang.broken else Coming.NOT_YET
+        if not gang.broken and not all(map(self._is_recorded, gang.members)):
+            return Coming.NOT_YET
+        # From here on nobody is asked about again: what was foreseen when they were placed may be long ago.
+        gang.broken = gang.broken or any(map(self._is_doubted, gang.members))
+        gang.complete = not gang.broken
+        return Coming.ALL if gang.complete else Coming.BROKEN
 
     def ended(self, uid: str, *, well: bool) -> None:
         """Its gates are off; or they are not, or it is gone: then a gang that has not set out is broken."""
@@ -130,6 +135,13 @@ class Gangs:
     def _is_lost(self, uid: str) -> bool:
         pod = self.mirror.pods.get(uid)
         return pod is None or holds_nothing(pod)
+
+    def _is_doubted(self, uid: str) -> bool:
+        pod = self.mirror.pods.get(uid)
+        if pod is None or not pod.gated:
+            return False
+        sent = [node for node, grant in self.mirror.open_grants(uid) if grant.pins]
+        return bool(sent) and self.objection(pod, sent[0]) is not None
 
     def _is_recorded(self, uid: str) -> bool:
         pod = self.mirror.pods.get(uid)

@@ -20,7 +20,7 @@ FAILURES_TO_TELL = 3
 
 def backoff_s(failures: int) -> float:
     """0.1 s, doubling to 5 s: the API server is asked again soon, and never stormed."""
-    return min(5.0, 0.05 * float(1 << failures))
+    return min(5.0, 0.05 * 2.0 ** min(failures, 10))
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from atoll.core.events import (
     ShimGone,
     ShimSeen,
     Synced,
+    Undropped,
     WatchEvent,
 )
 from atoll.core.facts import NodeConfig, NodeFacts, PodFacts, Source
@@ -148,7 +149,10 @@ class Mirror:
             case Dropped(Kind.CONFIGS, name):
                 self.pools.distrust(name)
                 return False
-            case Dropped():
+            case Undropped(Kind.CONFIGS, name):
+                self.pools.unread.discard(name)
+                return True
+            case Dropped() | Undropped():
                 return False
 
     def read(self, pod: PodFacts) -> None:

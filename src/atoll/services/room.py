@@ -111,7 +111,7 @@ class Room:
 
     @property
     def kept(self) -> dict[str, Kept]:
-        """What is kept for whom, by UID."""
+        """What is kept for whom, by UID; for checks."""
         return self._kept
 
     @property
@@ -189,6 +189,7 @@ class Room:
         self._next_at = now + PAUSE_S + ASKED_S * turn.asked
 
     def _take_end(self, uid: str, why: str, now: float) -> None:
+        self._dirty = True  # whoever belongs to the same gang has not been looked at meanwhile
         if not why:
             self._waiting.passed(uid)
             return
@@ -240,7 +241,11 @@ class Room:
     def _serve(self, pod: PodFacts, turn: Turn) -> None:
         recorded = next((node for node, _ in self._mirror.open_grants(pod.uid)), None)
         request = self._requests.of(pod)
-        if recorded is not None:
+        if recorded is not None and isinstance(request, InvalidRequest):
+            self._teller.tell(pod, (request.code, request.message), turn)
+            if request.code is Code.INVALID_REQUEST:
+                self._ways.give_up(pod.uid, recorded)
+        elif recorded is not None:
             if not self._ways.is_leaving(pod.uid, recorded) and not self._rests(pod.uid, turn):
                 self._send(pod, recorded)
         elif request is None or (isinstance(request, InvalidRequest) and not self._mirror.pools.any_enforced):
@@ -251,9 +256,11 @@ class Room:
             self._place(pod, request, turn)
 
     def _place(self, pod: PodFacts, request: GpuRequest, turn: Turn) -> None:
-        found = self._finder.find(pod, request, turn, self._finder.eligible(pod, turn))
+        names = self._finder.eligible(pod, turn)
+        found = self._finder.find(pod, request, turn, names)
         if not isinstance(found, Placement):
-            self._teller.tell(pod, self._finder.kept_for_another(request, turn) or found, turn)
+            self._guests[pod.uid].failures = 0
+            self._teller.tell(pod, self._finder.kept_for_another(request, names, turn) or found, turn)
             if found[0] is not Code.UNSCHEDULABLE and self._finder.keeps(pod, turn):
                 self._finder.keep(pod, request, turn)
             return
@@ -267,6 +274,7 @@ class Room:
     def _send(self, pod: PodFacts, node: str) -> None:
         if way_of(pod.gates) is Delivery.GATE:
             self._foresight.sent(pod.uid, node)
+        self._teller.forget(pod.uid)
         self._ways.lift(pod, node)
 
     def _serve_gang(self, gang: Muster, turn: Turn) -> None:
@@ -284,6 +292,7 @@ class Room:
         self._gangs.set_out(outcome.nodes)
         for pod in gang.waiting:
             if pod.uid in outcome.nodes:
+                self._teller.forget(pod.uid)
                 self._guests[pod.uid].coming = outcome.found.get(pod.uid)
                 self._ways.lift_together(pod, outcome.nodes[pod.uid])
 
@@ -293,6 +302,7 @@ class Room:
 
     def _keep_waiting(self, gang: Muster, said: Said, turn: Turn, *, gives_back: bool) -> None:
         for pod in gang.waiting:
+            self._guests[pod.uid].failures = 0
             for node, _ in self._mirror.open_grants(pod.uid) if gives_back else ():
                 self._ways.give_up(pod.uid, node)
             request = self._requests.of(pod)

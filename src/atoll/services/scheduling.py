@@ -17,6 +17,8 @@ from atoll.core.events import (
     BindingAccepted,
     BindingRefused,
     BindingUnknown,
+    ConfigGone,
+    ConfigSeen,
     Dropped,
     Event,
     Kind,
@@ -39,6 +41,7 @@ from atoll.core.events import (
     RegistrationKept,
     ServiceEvent,
     Tick,
+    Undropped,
     WatchEvent,
 )
 from atoll.core.facts import PodFacts
@@ -102,8 +105,8 @@ class Scheduling:
         self._court = Court(self._mirror, self.requests)
         self._ledgers = Ledgers(self._mirror, self._outbox)
         self._releaser = Releaser(self._mirror, self._outbox, self._is_bound_now)
-        gangs = Gangs(self._mirror)
         self._foresight = Foresight(on=foresee)
+        gangs = Gangs(self._mirror, self._foresight.objection)
         self._binder = Binder(
             self._mirror,
             self._outbox,
@@ -228,16 +231,9 @@ class Scheduling:
         judged = self.requests.judge(replace(pod, ask=replace(pod.ask, annotations=words)))
         if judged.request is None:
             return Review()
-        fleet = self._mirror.fleet
-        return review(
-            judged.request,
-            judged.ruling,
-            keys=keys,
-            own=own,
-            shapes=fleet.shapes,
-            enforced=self._mirror.pools.any_enforced,
-            sends=self._foresight.on,
-        )
+        request, ruling, shapes = judged.request, judged.ruling, self._mirror.fleet.shapes
+        enforced, sends = self._mirror.pools.any_enforced, self._foresight.on
+        return review(request, ruling, keys=keys, own=own, shapes=shapes, enforced=enforced, sends=sends)
 
     def _filter_held(self, pod: PodFacts, request: GpuRequest, names: Sequence[str], held: str) -> FilterAnswer:
         """The pod has a grant: that node alone. If the scheduler does not offer it, something else is wrong with it;
@@ -397,6 +393,8 @@ class Scheduling:
         was_ready = self.ready
         self._mirror.apply(event)
         self._liveness.take(event, now)
+        if isinstance(event, ConfigSeen | ConfigGone | Undropped):
+            self.room.changed()  # whether anything is enforced may be another thing, though no node is
         if isinstance(event, Dropped):
             self._outbox.append(Report(f"{event.kind}_unreadable", node=event.name, detail=event.why))
         if self.ready and not was_ready:
@@ -477,6 +475,8 @@ class Scheduling:
 
     def _lifted(self, uid: str, why: str) -> None:
         self.room.ended(uid, why)
+        for node in self._binder.holding if why else ():
+            self._pump(node)  # whoever waits for it does so in vain
 
     def _lift(self, pod: PodFacts, node: str, *, together: bool = False) -> None:
         self._pump(self._binder.lift(pod, node, together=together))

@@ -45,20 +45,21 @@ class Turn:
     asked: int = 0
     unkeepable: set[tuple[GpuRequest, Names]] = field(default_factory=set)
     pools: dict[Labels, tuple[str, ...]] = field(default_factory=dict)
-    opened: dict[tuple[GpuRequest, int], Placement | None] = field(default_factory=dict)
+    opened: dict[tuple[GpuRequest, Names, int], Placement | None] = field(default_factory=dict)
     blocked: bool = False
     patience_at: float = inf
     tell_at: float = inf
 
-    def open_to(self, request: GpuRequest, court: Court) -> Placement | None:
-        """Where it would go if nothing was kept for those before it."""
-        key = request, len(self.kept)
+    def open_to(self, request: GpuRequest, names: Names, court: Court) -> Placement | None:
+        """Where it would go if nothing was kept for those before it; the same until something more is kept or taken."""
+        key = request, names, len(self.kept)
         if key not in self.opened:
-            found = court.placement(self.unkept, request, None)
+            found = court.placement(self.unkept, request, names)
             self.opened[key] = found if isinstance(found, Placement) else None
         return self.opened[key]
 
     def take(self, placement: Placement) -> None:
+        self.opened.clear()
         nothing_kept = self.unkept is self.snapshot
         self.snapshot = self.snapshot.with_grants((placement,))
         self.unkept = self.snapshot if nothing_kept else self.unkept.with_grants((placement,))

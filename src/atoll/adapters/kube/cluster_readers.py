@@ -23,6 +23,7 @@ from atoll.core.events import (
     Seen,
     ShimSeen,
     Synced,
+    Undropped,
     WatchEvent,
     gone_after,
 )
@@ -77,6 +78,7 @@ def _reader(kind: Kind, path: str, wanted: type[W], seen: Callable[[W], Seen | N
         gone=_gone,
         synced=lambda version: Synced(kind, version),
         dropped=lambda name, why: Dropped(kind, name, why),
+        undropped=lambda name: Undropped(kind, name),
         by_uid=kind is Kind.PODS,
         another=_is_another,
     )

@@ -30,6 +30,10 @@ def _unheard() -> None:
     return None
 
 
+def _unmissed(_name: str) -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Reader(Generic[W, E]):
     """How one kind is read.
@@ -39,6 +43,7 @@ class Reader(Generic[W, E]):
         seen: None for an object that does not concern us; it raises ValueError for one that makes no sense.
         gone: after an object was seen, at a version. synced: the first list was delivered, at a version.
         dropped: an object of a name cannot be read, and why; None: nobody wants to know.
+        undropped: one that could never be read is gone, or can be read by now.
         reached: everything up to a version has been told; after each list, and as often as the server says so.
         listing: a list begins: of what has come and gone since the last word, nothing will be told.
         by_uid: whether names are used again by other objects, as those of pods are.
@@ -55,6 +60,7 @@ class Reader(Generic[W, E]):
     dropped: Callable[[str, str], E | None]
     reached: Callable[[str], E | None] = _silent
     listing: Callable[[], E | None] = _unheard
+    undropped: Callable[[str], E | None] = _unmissed
     by_uid: bool = False
     optional: bool = False
     another: Callable[[E, E], bool] = _never
@@ -66,6 +72,7 @@ class Delivered(Generic[W, E]):
     def __init__(self, reader: Reader[W, E]) -> None:
         self._reader = reader
         self._known: dict[str, E] = {}
+        self._unread: dict[str, str] = {}  # key -> name, of those that cannot be read
         self._listed: set[str] | None = None
         self._synced = False
         self._page = msgspec.json.Decoder(wire.Page[reader.wanted])  # type: ignore[name-defined]
@@ -98,6 +105,8 @@ class Delivered(Generic[W, E]):
         listed, self._listed = self._listed or set(), None
         absent = [key for key in self._known if key not in listed]
         events: list[E | None] = [self._reader.gone(self._known.pop(key), version) for key in absent]
+        for key in [key for key in self._unread if key not in listed]:
+            events += self._undropped(key)
         if not self._synced:
             self._synced = True
             events.append(self._reader.synced(version))
@@ -118,8 +127,10 @@ class Delivered(Generic[W, E]):
 
     def deleted(self, body: bytes | msgspec.Raw) -> list[E]:
         metadata = _metadata(body)
-        known = self._known.pop(self._key(metadata), None)
-        return [] if known is None else [self._reader.gone(known, metadata.resource_version)]
+        key = self._key(metadata)
+        known = self._known.pop(key, None)
+        gone = [] if known is None else [self._reader.gone(known, metadata.resource_version)]
+        return [*gone, *self._undropped(key)]
 
     def _take(self, item: W) -> list[E]:
         metadata: wire.ObjectMeta = item.metadata  # type: ignore[attr-defined]
@@ -130,20 +141,28 @@ class Delivered(Generic[W, E]):
             seen = self._reader.seen(item)
         except ValueError as error:
             return self._dropped(metadata, error)
+        read = self._undropped(key)
         known = self._known.get(key)
         if seen is None or seen == known:
-            return []
+            return read
         self._known[key] = seen
         if known is not None and self._reader.another(known, seen):
-            return [self._reader.gone(known, metadata.resource_version), seen]
-        return [seen]
+            return [*read, self._reader.gone(known, metadata.resource_version), seen]
+        return [*read, seen]
 
     def _key(self, metadata: wire.ObjectMeta) -> str:
         return metadata.uid if self._reader.by_uid else metadata.name
 
+    def _undropped(self, key: str) -> list[E]:
+        name = self._unread.pop(key, None)
+        event = None if name is None else self._reader.undropped(name)
+        return [] if event is None else [event]
+
     def _dropped(self, metadata: wire.ObjectMeta, error: Exception) -> list[E]:
+        key = self._key(metadata)
+        self._unread[key] = metadata.name
         if self._listed is not None:
-            self._listed.add(self._key(metadata))
+            self._listed.add(key)
         event = self._reader.dropped(metadata.name, str(error)[:WHY_MAX])
         return [] if event is None else [event]
 

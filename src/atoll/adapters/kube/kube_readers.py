@@ -20,6 +20,7 @@ from atoll.core.kube_events import (
     KubeStoredSeen,
     KubeSynced,
     KubeUnread,
+    KubeUnreadGone,
 )
 
 W = TypeVar("W")
@@ -82,6 +83,7 @@ def _reader(
         gone=_gone,
         synced=lambda _version: KubeSynced(kind),
         dropped=lambda name, why: KubeUnread(kind, name, why),
+        undropped=lambda name: KubeUnreadGone(kind, name),
         by_uid=by_uid,
         optional=optional,
     )

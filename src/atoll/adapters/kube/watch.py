@@ -130,9 +130,9 @@ class _KindWatch(Generic[E]):
                 raise NotServed
             if not answer.ok:
                 raise Unanswered(f"list of {self.name}: {answer.why}{_remedy(answer)}")
-            taken = [each.page(answer.body) for each in self._delivered]
-            metadata = taken[0][0]
-            await self._put([event for _, events in taken for event in events])
+            for each in self._delivered:
+                metadata, events = each.page(answer.body)
+                await self._put(events)
             if not metadata.continue_:
                 break
             if more == (more := f"&continue={metadata.continue_}"):
@@ -151,7 +151,12 @@ class _KindWatch(Generic[E]):
                 raise Unanswered(f"watch of {self.name}: {found.why}")
             told = False
             async for lines in whole_lines(found):
-                await self._put([event for line in lines for event in self._read(line)])
+                events: list[E] = []
+                try:
+                    for line in lines:
+                        events += self._read(line)
+                finally:
+                    await self._put(events)  # also those before a line that ends the watch: they are not told again
                 self._pause_s, told = BACKOFF_MIN_S, True
         if not told:
             log.warning("watch_ended_at_once", kind=self.name, again_in_s=self._pause_s)

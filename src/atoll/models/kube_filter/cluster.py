@@ -21,6 +21,7 @@ from atoll.core.kube_events import (
     KubeStoredSeen,
     KubeSynced,
     KubeUnread,
+    KubeUnreadGone,
 )
 from atoll.core.kube_facts import Answer, KubeNode, KubePod, Passes, Refuses, Rule, Unsure
 from atoll.core.kube_storage import (
@@ -87,6 +88,8 @@ class KubeCluster:
                 self.drop_stored(stored)
             case KubeUnread(kind, name, why):
                 self.put_unread(kind, name, why)
+            case KubeUnreadGone(kind, name):
+                self.drop_unread(kind, name)
             case KubeSynced():
                 pass
 
