@@ -66,7 +66,7 @@ def test_a_pod_is_told_with_its_gate_its_age_and_what_it_waits_for() -> None:
 
     assert text(remains(1))[:4] == [
         "1. lift our gates",
-        "   1 of them is Restricted, and loses that promise with the gate: it goes by count",
+        "   1 of them is Restricted, which ends with the gate: from then on count decides",
         f"     {told} refuse 4 GPUs.",
         f"     $ kubectl -n ml patch pods p0 --type strategic -p {patch}",
     ]

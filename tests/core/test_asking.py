@@ -38,6 +38,18 @@ def test_a_pod_without_gpus_asks_for_nothing_whatever_it_is_annotated_with():
     assert request_of(PodAsk((), {})) is None
 
 
+@pytest.mark.parametrize("value", ["0", "-1", "abc", "1.5", "65536", "٣", ""])
+def test_a_size_of_a_gang_that_is_no_number_is_refused(value: str):
+    found = request_of(ask(2, gang_size=value))
+
+    assert isinstance(found, InvalidRequest)
+    assert found.message.startswith("atoll.dev/gang-size: found ")
+
+
+def test_the_size_of_a_gang_bears_on_nothing_else():
+    assert request_of(ask(2, gang_size="16")) == request_of(ask(2))
+
+
 def test_the_default_goes_by_size():
     assert valid(ask(3)).policy is Policy.PREFERRED
     assert valid(ask(4)).policy is Policy.RESTRICTED

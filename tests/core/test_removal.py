@@ -91,7 +91,7 @@ def test_a_gate_is_lifted_by_its_name_and_those_of_others_stay() -> None:
         [{"$patch": "delete", "name": gate}] for gate in (WAITING, PLACEMENT, PLACEMENT)
     ]
     assert step.notes == (
-        "1 of them is Restricted, and loses that promise with the gate: it goes by count",
+        "1 of them is Restricted, which ends with the gate: from then on count decides",
         "1 of them is behind gates of others, too, which stay, and for which it goes on waiting",
         "the API server forgets gates.atoll.dev within seconds: run again what it refuses in that name",
     )

@@ -160,6 +160,36 @@ def test_a_pod_waits_as_its_policy_says_and_who_is_sent_to_his_node_keeps_his_sc
     assert (spec.get("schedulingGates", []), spec.get("schedulerName")) == (gate, scheduler)
 
 
+def test_a_size_without_a_gang_is_warned_of():
+    _, warnings = validated(webhook(), pod(2, {"atoll.dev/gang-size": "2"}))
+
+    assert [each for each in warnings if "placed alone" in each]
+    group = pod(2, {"atoll.dev/gang-size": "2", "scheduling.x-k8s.io/pod-group": "job"})
+    assert not [each for each in validated(webhook(), group)[1] if "placed alone" in each]
+
+
+def test_a_pod_that_names_its_node_is_warned_that_it_goes_past_atoll():
+    _, warnings = validated(webhook(delivered(Delivery.GATE)), pod(nodeName="n1"))
+
+    assert [each for each in warnings if "goes past Atoll" in each]
+
+
+def test_who_waits_to_be_sent_is_warned_where_nobody_may_bind_him_then():
+    hook = webhook(delivered(Delivery.GATE), scheduler="atoll-scheduler")
+
+    assert not [each for each in validated(hook, pod())[1] if "must bind it" in each]
+    assert [each for each in validated(hook, pod(schedulerName="foo"))[1] if "must bind it" in each]
+
+
+def test_a_refusal_stands_alone():
+    refused, warnings = validated(
+        webhook(scheduler="atoll-scheduler"), pod(2, {"atoll.dev/policy": "x"}, schedulerName="foo")
+    )
+
+    assert refused.startswith("InvalidRequest")
+    assert warnings == []
+
+
 def test_who_would_wait_for_a_patch_that_nobody_sends_is_warned():
     _, warnings = validated(webhook(delivered(Delivery.GATE)), pod())
 

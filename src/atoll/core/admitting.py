@@ -60,12 +60,14 @@ def review(
     shapes: Iterable[Shape],
     enforced: bool,
     sends: bool,
+    alone: bool,
 ) -> Review:
     """Judge a pod that asks for GPUs.
 
     Args:
         keys: of all its annotations, but for those that Atoll writes. own: those of `ASKED` that are its own words.
         shapes: of the nodes that there are. enforced: whether some pool is; else nothing is refused.
+        alone: whether it is placed by itself, and not with a gang.
         sends: whether pods are sent to their nodes by a patch where their rule says so.
     """
     wrong = unknown_keys(keys)
@@ -74,6 +76,8 @@ def review(
     if wrong and enforced:
         return Review(refused=f"{Code.INVALID_REQUEST}: {'; '.join(wrong)}")
     told = [*wrong, *near_domains(keys)]
+    if alone and GANG_SIZE in keys:
+        told.append(f"{GANG_SIZE}: the pod names no group that Atoll knows, so it is placed alone")
     if isinstance(request, InvalidRequest):
         return Review(warnings=tuple(told))  # where it cannot be told yet, the scheduler's side will
     if never := never_fits(request, shapes):

@@ -42,6 +42,8 @@ RULED = "atoll.dev/ruled"
 KEEP_AFTER_S = 600
 """How long others may be served before an older pod, where no rule says."""
 
+GANG_SIZE_MAX = 65_535
+
 VALUE_MAX = 256
 """Characters of an annotation that are read; every legal list of scopes is far shorter."""
 
@@ -135,6 +137,7 @@ def _request(ask: PodAsk, defaults: Defaults) -> GpuRequest:
     service_class = words.member(SERVICE_CLASS, ServiceClass)
     per_container = words.flag(PER_CONTAINER)
     scopes = words.scopes(SCOPE)
+    words.check_count(GANG_SIZE, GANG_SIZE_MAX)
     said = _Said(policy, scopes, words.text(PARTITION), per_container, service_class)
     filled = filled_keys(ask.annotations)
     said = _held_to(said, _settled(defaults, ask.containers), filled)
@@ -280,6 +283,12 @@ class _Words:
         if value not in (None, "true", "false"):
             raise _WrongValueError(f'{key}: found {quoted(value or "")}; legal are "true", "false"')
         return None if value is None else value == "true"
+
+    def check_count(self, key: str, most: int) -> None:
+        value = self.text(key)
+        legal = value is None or (value.isascii() and value.isdigit() and 1 <= int(value) <= most)
+        if not legal:
+            raise _WrongValueError(f"{key}: found {quoted(value or '')}; legal is a number from 1 to {most}")
 
     def scopes(self, key: str) -> tuple[Scope, ...] | None:
         value = self.text(key)

@@ -202,7 +202,7 @@ def _gates(remains: Remains, gates: Gates, scheduler: str) -> Step | None:
 
 def _promises(pods: Sequence[PodLeft]) -> Iterator[str]:
     if losing := sum(pod.restricted for pod in pods):
-        yield f"{_of_them(losing)} Restricted, and loses that promise with the gate: it goes by count"
+        yield f"{_of_them(losing)} Restricted, which ends with the gate: from then on count decides"
 
 
 def _of_others(pods: Sequence[PodLeft]) -> Iterator[str]:

@@ -114,7 +114,7 @@ class Webhook:
             if pod is None:
                 return _answer(request, "untouched")
             told = self._judged(pod)
-            warnings = [*told.warnings, *self._elsewhere(found, told.delivery)]
+            warnings = [*told.warnings, *([] if told.refused else self._elsewhere(found, told.delivery))]
             return _answer(request, "refused" if told.refused else "allowed", why=told.refused, warnings=warnings)
         warnings = [
             f"{where}: {said}"
@@ -189,11 +189,17 @@ class Webhook:
         """A pod that another scheduler binds goes past us."""
         spec = found.get("spec") or {}
         named = str(spec.get("schedulerName") or "")
-        gated = delivery is Delivery.GATE
-        if delivery is Delivery.WAITING_ROOM and not self._scheduler and not spec.get("nodeName"):
+        if node := spec.get("nodeName"):
+            return [f"nodeName {quoted(str(node))} goes past Atoll, which cannot tell which GPUs it gets there"]
+        if delivery is Delivery.GATE:
+            own = named in {self._scheduler, "", *DEFAULT_SCHEDULERS}
+            return (
+                [] if own else [f"once Atoll has sent it to a node, schedulerName {quoted(named)} must bind it there"]
+            )
+        if delivery is Delivery.WAITING_ROOM and not self._scheduler:
             why = "was started without --webhook-scheduler, so it cannot tell"
             return [f"waiting room: whether {quoted(named or 'default-scheduler')} asks Atoll is not known; it {why}"]
-        if gated or not self._scheduler or named in {self._scheduler, ""} or spec.get("nodeName"):
+        if not self._scheduler or named in {self._scheduler, ""}:
             return []
         return [f"schedulerName {quoted(named)} binds this pod without Atoll; {self._scheduler} is the one that asks"]
 

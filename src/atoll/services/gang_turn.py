@@ -186,7 +186,7 @@ class GangTurn:
 
 def _incomplete(gang: Muster, ready: Ready) -> str:
     if not gang.size:
-        return f"nobody says how many pods gang {gang} has; say so in atoll.dev/gang-size"
+        return f"nobody says in a number how many pods gang {gang} has; say so in atoll.dev/gang-size"
     if len(ready) >= gang.needed:
         return ""
     there = f"{gang.there} of the {gang.size} pods of gang {gang} are there, {len(ready)} of them ready"

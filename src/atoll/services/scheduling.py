@@ -232,8 +232,8 @@ class Scheduling:
         if judged.request is None:
             return Review()
         request, ruling, shapes = judged.request, judged.ruling, self._mirror.fleet.shapes
-        enforced, sends = self._mirror.pools.any_enforced, self._foresight.on
-        return review(request, ruling, keys=keys, own=own, shapes=shapes, enforced=enforced, sends=sends)
+        enforced, sends, alone = self._mirror.pools.any_enforced, self._foresight.on, pod.gang is None
+        return review(request, ruling, keys=keys, own=own, shapes=shapes, enforced=enforced, sends=sends, alone=alone)
 
     def _filter_held(self, pod: PodFacts, request: GpuRequest, names: Sequence[str], held: str) -> FilterAnswer:
         """The pod has a grant: that node alone. If the scheduler does not offer it, something else is wrong with it;

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from sys import intern
 
 from atoll.adapters.kube.names import NAME_MAX
-from atoll.core.asking import GANG_SIZE
+from atoll.core.asking import GANG_SIZE, GANG_SIZE_MAX
 from atoll.core.facts import Gang
 
-SIZE_MAX = 65_535
 ASKED_FOR = (
     ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io/min-available"),
     ("pod-group.scheduling.sigs.k8s.io", "pod-group.scheduling.sigs.k8s.io/min-available"),
@@ -43,4 +42,8 @@ def gang_of(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Gang |
 
 
 def _count(text: str) -> int:
-    return min(int(text), SIZE_MAX) if text.isascii() and text.isdigit() and len(text) <= len(str(SIZE_MAX)) else 0
+    return (
+        min(int(text), GANG_SIZE_MAX)
+        if text.isascii() and text.isdigit() and len(text) <= len(str(GANG_SIZE_MAX))
+        else 0
+    )
