@@ -31,7 +31,7 @@ spec:
 
 
 def pod(text: str) -> PodFacts:
-    return pod_in(DumpFile("pod.yaml", text.encode()), "ml", NOW, GPUS)
+    return pod_in(DumpFile("pod.yaml", text.encode()), "ml", NOW, GPUS)[0]
 
 
 def test_a_pod_as_people_write_it_is_taken() -> None:

@@ -126,6 +126,6 @@ def test_many_nodes_are_explained_up_to_a_bound_and_the_rest_is_counted() -> Non
     explanation = told(4, *(node(f"n{n:03}", holder("a", 0), holder("b", 4)) for n in range(100)))
 
     assert len(explanation.nodes) == 64
-    assert explanation.more == 36
+    assert explanation.more == ((Code.FRAGMENTED, 36),)
     assert explanation.cheapest is not None
     assert explanation.cheapest.node == "n000"

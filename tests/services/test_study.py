@@ -7,10 +7,13 @@ import pytest
 from atoll.cli.stories import change_document, change_lines, story_document, story_lines
 from atoll.core.errors import AtollError
 from atoll.core.events import ConfigSeen, Dropped, Event, Kind, LedgerSeen, NamespaceSeen, PodSeen, PolicySeen
-from atoll.core.facts import Enforcement, NodeConfigObject, PodFacts, PodOrigin
+from atoll.core.facts import Enforcement, Gang, NodeConfigObject, PodFacts, PodOrigin
+from atoll.core.kube_events import KubeNamespaceSeen, KubeNodeSeen, KubePodSeen, KubeSynced
+from atoll.core.kube_facts import PODS, KubeNode, KubePod
 from atoll.core.placement_policy import Declared, PolicyObject, PolicyRule, PolicySpec, Settings, Who
 from atoll.core.request import PodAsk, Policy
 from atoll.core.selector import Requirement
+from atoll.services.foresight import KINDS
 from atoll.services.study import Study
 from tests.services.stage import ENFORCED, gpus, grant, inventory, ledger, node, pod
 
@@ -28,11 +31,14 @@ def restricted(name: str, who: Who = TEAM_A) -> PolicyRule:
     return PolicyRule(name, who, Settings(policy=Policy.RESTRICTED))
 
 
+SYNCED = tuple(map(KubeSynced, KINDS))
+
+
 def study(*events: Event) -> Study:
     """A node with two islands of four, of which a pod that runs holds two GPUs each."""
     held = grant("holder", gpus("n1", 0, 1, 4, 5))
     there = (node("n1"), inventory("n1"), ConfigSeen(ENFORCED), ML, LedgerSeen(ledger("n1", held)))
-    return Study((*there, PodSeen(pod("holder", 4, node="n1")), *events), NOW_S)  # type: ignore[arg-type]
+    return Study((*there, PodSeen(pod("holder", 4, node="n1")), *events), NOW_S, ("nvidia.com/gpu",))  # type: ignore[arg-type]
 
 
 def text(study_: Study, of: PodFacts) -> str:
@@ -51,7 +57,14 @@ def test_a_pod_that_waits_is_told_its_rule_and_who_is_in_the_way() -> None:
         "  n1: Fragmented\n"
         "    NUMANode 0  2 of 4 free  held by holder (2); free once holder ends\n"
         "    NUMANode 1  2 of 4 free  held by holder (2); free once holder ends\n"
-        "  cheapest: it runs on n1 once holder ends (4 GPUs)"
+        "  cheapest: it runs on n1 once holder ends (4 GPUs)\n"
+        "    $ kubectl delete pod -n ml holder\n"
+        "  or: with scope Node it runs on n1 now\n"
+        "    $ kubectl annotate pod -n ml p atoll.dev/scope=Node --overwrite\n"
+        "  or: as a preference (Preferred) it runs on n1 now, within one Node, worst link SYS\n"
+        "    $ kubectl annotate pod -n ml p atoll.dev/policy=Preferred --overwrite\n"
+        "  or: with 2 GPUs it runs on n1 now\n"
+        "  or: it runs on one more node like n1 (8 GPUs)"
     )
 
 
@@ -66,6 +79,73 @@ def test_a_pod_that_fits_is_told_where_and_with_which_gpus() -> None:
         "  GPU-n1-2\n"
         "  GPU-n1-3"
     )
+
+
+def test_a_pod_that_was_bound_past_atoll_is_told_that_nobody_knows_what_it_has() -> None:
+    foreign = pod("foreign", 2, node="n1")
+
+    told = story_document(study(PodSeen(foreign)).story(foreign))["outcome"]
+
+    assert told["uuids"] == []
+    assert told["message"] == "it runs on n1, past Atoll: no ledger names it, so nobody knows which GPUs it has"
+
+
+def test_a_pod_of_a_file_that_names_its_node_does_not_run() -> None:
+    assert "it names node n1, so Atoll is not asked" in text(study(), pod("p", 2, node="n1"))
+
+
+def test_a_pod_behind_gates_is_told_which_its_gang_and_what_its_condition_says() -> None:
+    gates = ("kueue.x-k8s.io/admission", "atoll.dev/placement")
+    told = ("GangIncomplete", "1 of the 2 pods are there\nn1: much more")
+    waiting = pod("p", 2, gates=gates, gang=Gang("job", 2), placed=told)
+
+    said = text(study(PodSeen(waiting)), waiting)
+
+    assert "  waits behind kueue.x-k8s.io/admission and atoll.dev/placement\n" in said
+    assert "  is placed with its gang job, 2 pods at once\n" in said
+    assert "  is told: GangIncomplete: 1 of the 2 pods are there\n" in said
+
+
+def test_a_pod_that_was_sent_is_told_where_and_who_is_to_bind_it() -> None:
+    sent = pod("p", 2, scheduler="foo", pinned="n1")
+    held = ledger("n1", grant("holder", gpus("n1", 0, 1, 4, 5)), replace(grant("p", gpus("n1", 2, 3)), pins=True))
+    seen = study(LedgerSeen(replace(held, version="9")), PodSeen(sent))
+
+    assert "  was sent to node n1, to be bound by foo, which has not bound it yet\n" in text(seen, sent)
+    assert story_document(seen.story(sent))["standing"]["sentTo"] == "n1"
+
+
+def kube_node(name: str, *, cordoned: bool = False) -> KubeNodeSeen:
+    allocatable = ((PODS, 110), ("cpu", 8_000), ("nvidia.com/gpu", 8))
+    return KubeNodeSeen(KubeNode(name, unschedulable=cordoned, allocatable=allocatable))
+
+
+def test_where_its_scheduler_would_not_put_it_is_told_apart_from_where_gpus_are_missing() -> None:
+    waiting = pod("p", 3, policy="Restricted")
+    ours = KubePod(waiting.uid, "ml", "p", requests=(("cpu", 1_000), ("nvidia.com/gpu", 3)), version=waiting.version)
+    free = (node("n2"), inventory("n2"), kube_node("n2", cordoned=True))
+    seen = study(*free, PodSeen(waiting), kube_node("n1"), KubeNamespaceSeen("ml", ()), KubePodSeen(ours), *SYNCED)
+
+    told = story_document(seen.story(waiting))["explanation"]
+
+    assert [each["node"] for each in told["nodes"]] == ["n1"]
+    assert [(each["rule"], each["nodes"]) for each in told["barred"]] == [("Cordon", ["n2"])]
+    assert [(fix["kind"], fix["command"]) for fix in told["fixes"]][:2] == [
+        ("EndPods", "kubectl delete pod -n ml holder"),
+        ("AdmitPod", "kubectl uncordon n2"),
+    ]
+
+
+def test_what_only_gpus_are_missing_for_is_no_matter_of_the_scheduler() -> None:
+    """Its filters count GPUs, too, and would call a node full on which the end of a pod helps."""
+    waiting = pod("p", 8)
+    ours = KubePod(waiting.uid, "ml", "p", requests=(("nvidia.com/gpu", 8),), version=waiting.version)
+    seen = study(PodSeen(waiting), kube_node("n1"), KubeNamespaceSeen("ml", ()), KubePodSeen(ours), *SYNCED)
+
+    told = story_document(seen.story(waiting))["explanation"]
+
+    assert told["barred"] == []
+    assert told["fixes"][0]["kind"] == "EndPods"
 
 
 def test_a_pod_that_runs_is_told_what_it_has() -> None:

@@ -40,7 +40,8 @@ def explain(
 ) -> None:
     """Tell which placement policy and rule hold for a pod, what it asks for, and where it is or why it waits.
 
-    Nodes are judged by their GPUs alone; what else keeps a pod from a node (CPU, taints, affinity) is not looked at.
+    Nodes are judged by their GPUs and, of a pod that waits, by what kube-scheduler's filters would say: CPU and memory,
+    taints, affinity, spread, volumes, ports.
 
     Exit code 0 when it was explained, 1 when the cluster cannot be asked or has no such pod, 2 when FILE has none.
     """
@@ -48,14 +49,14 @@ def explain(
         raise typer.BadParameter("found " + ("neither" if pod is None else "both") + "; give a pod's name or -f FILE")
     resources = resources_of(gpu_resource)
     where, name = _named(pod or "", namespace)
-    given = None
+    given = as_scheduled = None
     if file is not None:
         from atoll.adapters.kube.given import pod_in  # noqa: PLC0415 - as the cluster's client, when it is needed
 
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        given = pod_in(read_files([file])[0], where, now, resources)
-    study = study_of(kubeconfig, resources, atoll_namespace)
-    story = study.story(given or _found(study, where, name))
+        given, as_scheduled = pod_in(read_files([file])[0], where, now, resources)
+    study = study_of(kubeconfig, resources, atoll_namespace, foresee=True)
+    story = study.story(given, given=as_scheduled) if given else study.story(_found(study, where, name))
     if output in {Output.TABLE, Output.WIDE}:
         console = SafeConsole(soft_wrap=True)
         for line in story_lines(story):

@@ -5,13 +5,21 @@ from typing import Any
 
 from rich.text import Text
 
-from atoll.core.explain import Blocker, Explanation, IslandReason, NodeReason, Remedy
+from atoll.cli.counted import gpus_text
+from atoll.cli.fixes import ends_text, fix_document, fix_lines
+from atoll.core.explain import Blocker, Explanation, IslandReason, NodeReason
+from atoll.core.fixes import Remedy
 
 Document = dict[str, Any]
+NAMES_MAX = 4
+"""Nodes that are named of those that one reason is for."""
 
 
-def explanation_lines(pod: str, explanation: Explanation) -> Iterator[Text]:
-    """Per node and island: what is free, who is in the way, and whose end would let the pod run there."""
+def explanation_lines(pod: str, explanation: Explanation, *, there: bool = False) -> Iterator[Text]:
+    """Per node and island: what is free, who is in the way, and whose end would let the pod run there.
+
+    Args: pod: its name, or namespace/name. there: whether the cluster has it, so that commands can be told.
+    """
     yield Text(f"why does {pod} wait? It wants {gpus_text(explanation.asked)}: {explanation.code}", style="bold")
     for node in explanation.nodes:
         yield Text(f"  {node.node}: {node.refusal.code}" + (f"; {node.refusal.note}" if node.refusal.note else ""))
@@ -21,9 +29,18 @@ def explanation_lines(pod: str, explanation: Explanation) -> Iterator[Text]:
             yield Text(f"    {name:<{widths[0]}}  {free:<{widths[1]}}  {rest}")
         if unplaced := _unplaced(node):
             yield Text(f"    {unplaced}")
+    for barred in explanation.barred:
+        yield Text(f"  {_some(barred.nodes)}: {barred.why}")
     if explanation.more:
-        yield Text(f"  and {explanation.more} more nodes")
-    yield Text(f"  {_cheapest(explanation.cheapest)}", style="bold")
+        count = sum(number for _, number in explanation.more)
+        why = ", ".join(f"{number} {code}" for code, number in explanation.more)
+        yield Text(f"  and {count} more nodes: {why}")
+    yield from fix_lines(explanation.fixes, pod if there else "")
+
+
+def _some(names: tuple[str, ...]) -> str:
+    more = len(names) - NAMES_MAX
+    return ", ".join(names[:NAMES_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 def _island_row(island: IslandReason) -> tuple[str, str, str]:
@@ -31,7 +48,7 @@ def _island_row(island: IslandReason) -> tuple[str, str, str]:
     words = [f"held by {held}"] if held else []
     if island.out:
         words.append(f"{island.out} out of service")
-    words.append(f"free once {_ends(island.remedy)}" if island.remedy else "no pod's end would help")
+    words.append(f"free once {ends_text(island.remedy)}" if island.remedy else "no pod's end would help")
     return island.name, f"{island.free} of {island.size} free", "; ".join(words)
 
 
@@ -40,32 +57,23 @@ def _unplaced(node: NodeReason) -> str:
     return f"held without known UUIDs by {held}" if held else ""
 
 
-def _cheapest(remedy: Remedy | None) -> str:
-    if remedy is None:
-        return "no pod's end would help"
-    return f"cheapest: it runs on {remedy.node} once {_ends(remedy)} ({gpus_text(remedy.gpus)})"
-
-
-def _ends(remedy: Remedy) -> str:
-    names = [owner.name for owner in remedy.owners]
-    return " and ".join(names) + (" ends" if len(names) == 1 else " end")
-
-
 def _name(blocker: Blocker) -> str:
     return blocker.owner.name
 
 
-def gpus_text(count: int) -> str:
-    return f"{count} GPU" if count == 1 else f"{count} GPUs"
-
-
-def explanation_document(pod: str, explanation: Explanation) -> Document:
+def explanation_document(pod: str, explanation: Explanation, *, there: bool = False) -> Document:
+    """Args: see `explanation_lines`."""
     return {
         "pod": pod,
         "code": str(explanation.code),
         "asked": explanation.asked,
         "nodes": [_node_reason(node) for node in explanation.nodes],
-        "moreNodes": explanation.more,
+        "moreNodes": sum(number for _, number in explanation.more),
+        "moreByCode": {str(code): number for code, number in explanation.more},
+        "barred": [
+            {"rule": str(barred.rule), "why": barred.why, "nodes": list(barred.nodes)} for barred in explanation.barred
+        ],
+        "fixes": [fix_document(fix, pod if there else "") for fix in explanation.fixes],
         "cheapest": _remedy(explanation.cheapest),
     }
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from atoll.cli.explanations import gpus_text
+from atoll.cli.counted import gpus_text
 from atoll.core.removal import Command, Gates, PodLeft, Step
 
 SHOWN = 10

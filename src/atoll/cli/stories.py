@@ -5,7 +5,8 @@ from typing import Any
 
 from rich.text import Text
 
-from atoll.cli.explanations import explanation_document, explanation_lines, gpus_text
+from atoll.cli.counted import gpus_text
+from atoll.cli.explanations import explanation_document, explanation_lines
 from atoll.core.request import GpuRequest, InvalidRequest
 from atoll.core.verdict import Placement, Rejection
 from atoll.services.study import Change, Story
@@ -21,10 +22,11 @@ def story_lines(story: Story) -> Iterator[Text]:
         return
     yield Text(f"{name} {asked_text(story)}", style="bold")
     yield from _ruling_lines(story)
+    yield from (Text(f"  {said}") for said in _standing(story))
     yield Text()
     match story.decision:
         case Rejection() if story.explanation is not None and not story.pod.node:
-            yield from explanation_lines(name, story.explanation)
+            yield from explanation_lines(name, story.explanation, there=story.there)
             if isinstance(story.request, GpuRequest) and story.request.patient:
                 yield Text(f"  it takes what there is {story.request.degrade_after_s} s after it was created")
         case _:
@@ -75,6 +77,10 @@ def outcome_text(story: Story) -> str:
             return f"it fits on {placed.node}, {', '.join(placed.domains) or 'by count only'}{degraded}"
         case _, Rejection(code) if not story.pod.node:
             return f"it waits: {code}"
+        case _, _ if not story.there:
+            return f"it names node {story.pod.node}, so Atoll is not asked, and cannot tell which GPUs it gets"
+        case _, _ if story.grant is None:
+            return f"it runs on {story.pod.node}, past Atoll: no ledger names it, so nobody knows which GPUs it has"
         case _, decision:
             where = f"it runs on {story.pod.node}"
             if isinstance(decision, Rejection):
@@ -92,9 +98,14 @@ def story_document(story: Story) -> Document:
         "pod": name_of(story),
         "asks": asked_document(request) if isinstance(request, GpuRequest) else None,
         "ruling": ruling_document(story),
+        "standing": standing_document(story),
         "outcome": outcome_document(story),
-        "explanation": explanation_document(story.pod.name, story.explanation) if story.explanation else None,
+        "explanation": _why(story),
     }
+
+
+def _why(story: Story) -> Document | None:
+    return explanation_document(name_of(story), story.explanation, there=story.there) if story.explanation else None
 
 
 def change_document(change: Change) -> Document:
@@ -141,7 +152,7 @@ def ruling_document(story: Story) -> Document:
 def outcome_document(story: Story) -> Document:
     decision = story.decision
     node = story.pod.node or (decision.node if isinstance(decision, Placement) else None)
-    uuids = story.grant.uuids if story.grant else _uuids(decision)
+    uuids = _held(story)
     code = None
     if isinstance(story.request, InvalidRequest):
         code = str(story.request.code)
@@ -169,8 +180,49 @@ def _ruling_lines(story: Story) -> Iterator[Text]:
 
 
 def _uuid_lines(story: Story) -> Iterator[Text]:
-    uuids = story.grant.uuids if story.grant else _uuids(story.decision)
-    yield from (Text(f"  {uuid}") for uuid in sorted(uuids))
+    yield from (Text(f"  {uuid}") for uuid in sorted(_held(story)))
+
+
+def _held(story: Story) -> Iterable[str]:
+    """UUIDs of what is recorded for it, or what it would get; nothing where nobody knows."""
+    if story.grant is not None:
+        return story.grant.uuids
+    return [] if story.pod.node else _uuids(story.decision)
+
+
+def _standing(story: Story) -> Iterator[str]:
+    """How it stands with a pod that is there and has no node yet: what holds it, and what it was told."""
+    pod = story.pod
+    if not story.there or pod.node:
+        return
+    if pod.gates:
+        yield f"waits behind {' and '.join(pod.gates)}"
+    if pod.gang is not None:
+        size = f", {pod.gang.size} pods at once" if pod.gang.size else ""
+        yield f"is placed with its gang {pod.gang.name}{size}"
+    if sent := _sent_to(story):
+        said = f", which says: {pod.unschedulable}" if pod.unschedulable else ", which has not bound it yet"
+        yield f"was sent to node {sent}, to be bound by {pod.scheduler}{said}"
+    if pod.placed is not None:
+        yield f"is told: {pod.placed[0]}: {pod.placed[1].partition(chr(10))[0]}"
+
+
+def _sent_to(story: Story) -> str:
+    sent = story.grant is not None and story.grant.pins and not story.pod.gated
+    return story.pod.pinned if sent else ""
+
+
+def standing_document(story: Story) -> Document | None:
+    pod = story.pod
+    if not story.there or pod.node:
+        return None
+    return {
+        "gates": list(pod.gates),
+        "gang": {"name": pod.gang.name, "size": pod.gang.size or None} if pod.gang else None,
+        "sentTo": _sent_to(story) or None,
+        "told": {"reason": pod.placed[0], "message": pod.placed[1]} if pod.placed else None,
+        "unschedulable": pod.unschedulable or None,
+    }
 
 
 def _uuids(decision: Placement | Rejection | None) -> list[str]:

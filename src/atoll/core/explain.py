@@ -1,26 +1,29 @@
-"""Why a pod waits: per node and island who is in the way, and the cheapest change that would make it fit.
+"""Why a pod waits: per node and island who is in the way, and the cheapest changes that would make it fit.
 
-A remedy is proven, never likely: the owners are taken out of a what-if snapshot and the decision itself is asked again.
-What a remedy costs is counted in GPUs of the pods that would have to end, then in pods. Only owners whose GPUs are
-known by UUID can be named for an island; those known by count alone are told as such, and can be part of no remedy.
+Nodes that are nearest to a fit come first; a person reads a few of them, the others are counted by reason. Only owners
+whose GPUs are known by UUID can be named for an island; those known by count alone are told as such, and can be part of
+no remedy.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from types import MappingProxyType
 
+from atoll.core.choose import HOPEFUL
 from atoll.core.decide import decide
+from atoll.core.fixes import Asks, Fix, Remedy, end_in, fixes, nobody_asks
+from atoll.core.kube_facts import Refuses, Rule, Unsure
 from atoll.core.ledger import Owner
 from atoll.core.reasons import Code
 from atoll.core.request import GpuRequest
 from atoll.core.snapshot import Snapshot
 from atoll.core.verdict import Placement, Refusal
-from atoll.core.view import Holder, NodeView
+from atoll.core.view import NodeView
 
 NODES_MAX = 64
 """Nodes explained one by one; a person reads no more."""
-TRIED_MAX = 16
-"""Remedies proposed by count that are tried per island before it is left without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +31,6 @@ class Blocker:
     """An owner and how many GPUs of the island it holds."""
 
     owner: Owner
-    gpus: int
-
-
-@dataclass(frozen=True, slots=True)
-class Remedy:
-    """Once these owners have left the node, the pod fits there. `gpus` is what they hold together."""
-
-    node: str
-    owners: tuple[Owner, ...]
     gpus: int
 
 
@@ -68,35 +62,81 @@ class NodeReason:
 
 
 @dataclass(frozen=True, slots=True)
+class Barred:
+    """Nodes with GPUs on which the pod's own scheduler would not put it. `why` is that of the first by name."""
+
+    rule: Rule
+    why: str
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why every candidate refuses. `more` counts nodes beyond those that are explained."""
+    """Why every candidate refuses.
+
+    Attributes:
+        barred: nodes that are no candidates for another reason than their GPUs, the most frequent reason first.
+        nodes: those that are nearest to a fit, the nearest first. more: how many others there are, by their reason.
+        fixes: changes that would make it fit, in the order of what they cost people.
+    """
 
     code: Code
     asked: int
     nodes: tuple[NodeReason, ...]
-    more: int
-    cheapest: Remedy | None
+    more: tuple[tuple[Code, int], ...]
+    fixes: tuple[Fix, ...]
+    barred: tuple[Barred, ...] = ()
+
+    @property
+    def cheapest(self) -> Remedy | None:
+        """The pods whose end costs least."""
+        return next((fix for fix in self.fixes if isinstance(fix, Remedy)), None)
 
 
-def explain(snapshot: Snapshot, request: GpuRequest, candidates: Sequence[str] | None = None) -> Explanation | None:
-    """Why the pod waits; None when it fits now."""
+def explain(
+    snapshot: Snapshot,
+    request: GpuRequest,
+    candidates: Sequence[str] | None = None,
+    asks: Asks = nobody_asks,
+    barred: Mapping[str, Refuses | Unsure] = MappingProxyType({}),
+) -> Explanation | None:
+    """Why the pod waits; None when it fits now.
+
+    Args: asks, barred: what other pods ask for, and nodes that are no candidates, see `fixes`.
+    """
     decision = decide(snapshot, request, candidates)
     if isinstance(decision, Placement):
         return None
-    refused = [(name, refusal) for refusal, names in decision.nodes for name in names]
+    groups = sorted(decision.nodes, key=lambda group: _distance(group[0]))
+    refused = [(name, refusal) for refusal, names in groups for name in names]
     nodes = tuple(
         _node_reason(snapshot, view, request, refusal)
         for name, refusal in islice(refused, NODES_MAX)
         if (view := snapshot.view(name)) is not None
     )
-    remedies = [island.remedy for node in nodes for island in node.islands if island.remedy is not None]
-    cheapest = min(remedies, key=_cost, default=None)
-    return Explanation(decision.code, request.gpus, nodes, max(0, len(refused) - NODES_MAX), cheapest)
+    more = Counter(refusal.code for _, refusal in refused[NODES_MAX:])
+    return Explanation(
+        code=decision.code if refused or not barred else Code.UNSCHEDULABLE,
+        asked=request.gpus,
+        nodes=nodes,
+        more=tuple(sorted(more.items(), key=lambda each: HOPEFUL.index(each[0]))),
+        fixes=fixes(snapshot, request, candidates, asks, barred),
+        barred=_by_rule(barred),
+    )
 
 
-def _cost(remedy: Remedy) -> tuple[int, int, str, list[tuple[str, str]]]:
-    names = [(owner.namespace, owner.name) for owner in remedy.owners]
-    return remedy.gpus, len(remedy.owners), remedy.node, names
+def _by_rule(barred: Mapping[str, Refuses | Unsure]) -> tuple[Barred, ...]:
+    rules: dict[Rule, list[str]] = {}
+    for name in sorted(barred):
+        rules.setdefault(barred[name].rule, []).append(name)
+    found = [Barred(rule, barred[names[0]].why, tuple(names)) for rule, names in rules.items()]
+    return tuple(sorted(found, key=lambda each: (-len(each.nodes), each.nodes[0])))
+
+
+def _distance(refusal: Refusal) -> tuple[int, int]:
+    """How far from a fit: by its reason, then by how many GPUs the best island misses."""
+    free = max((free for _, free, size in refusal.islands if size >= refusal.asked), default=0)
+    return HOPEFUL.index(refusal.code), max(0, refusal.asked - free)
 
 
 def _node_reason(snapshot: Snapshot, view: NodeView, request: GpuRequest, refusal: Refusal) -> NodeReason:
@@ -112,48 +152,12 @@ def _node_reason(snapshot: Snapshot, view: NodeView, request: GpuRequest, refusa
 
 def _island_reason(snapshot: Snapshot, view: NodeView, request: GpuRequest, name: str, mask: int) -> IslandReason:
     state = view.state
-    inside = [holder for holder in view.holders if holder.gpus & mask]
-    free = (state.free & mask).bit_count()
+    inside = (holder for holder in view.holders if holder.gpus & mask)
     return IslandReason(
         name=name,
         size=mask.bit_count(),
-        free=free,
+        free=(state.free & mask).bit_count(),
         out=(state.out & mask).bit_count(),
         blockers=tuple(Blocker(holder.owner, (holder.gpus & mask).bit_count()) for holder in inside),
-        remedy=_remedy(snapshot, view, request, inside, mask, request.gpus - free),
+        remedy=end_in(snapshot, view, request, mask),
     )
-
-
-def _remedy(
-    snapshot: Snapshot, view: NodeView, request: GpuRequest, inside: list[Holder], mask: int, missing: int
-) -> Remedy | None:
-    """The first proposal, in order of cost, with which the decision places the pod on this node."""
-    if request.gpus > mask.bit_count():
-        return None
-    usable = mask & ~view.state.out
-    for holders in islice(_proposals(inside, usable, missing), TRIED_MAX):
-        left = snapshot.without(view.name, [holder.owner.uid for holder in holders])
-        if isinstance(decide(left, request, (view.name,)), Placement):
-            owners = tuple(holder.owner for holder in holders)
-            return Remedy(view.name, owners, sum(holder.count for holder in holders))
-    return None
-
-
-def _proposals(inside: list[Holder], usable: int, missing: int) -> Iterator[tuple[Holder, ...]]:
-    """Sets of holders that give up at least `missing` GPUs of the island: per number of GPUs given up the cheapest.
-
-    A table over "GPUs given up so far" holds the cheapest set for each entry, so that many small owners cost no more
-    than few large ones.
-    """
-    cheapest: dict[int, tuple[tuple[int, int, tuple[int, ...]], tuple[Holder, ...]]] = {0: ((0, 0, ()), ())}
-    for n, holder in enumerate(inside):
-        given = (holder.gpus & usable).bit_count()
-        if not given:
-            continue
-        for gpus, ((lost, pods, order), holders) in list(cheapest.items()):
-            cost = (lost + holder.count, pods + 1, (*order, n))
-            if gpus + given not in cheapest or cost < cheapest[gpus + given][0]:
-                cheapest[gpus + given] = (cost, (*holders, holder))
-    enough = [entry for gpus, entry in cheapest.items() if gpus >= missing and entry[1]]
-    for _, holders in sorted(enough, key=lambda entry: entry[0]):
-        yield holders

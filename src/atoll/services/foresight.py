@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from atoll.core.books import holds_nothing
 from atoll.core.facts import PodFacts
 from atoll.core.kube_events import KubeEvent, KubePodGone, KubePodSeen, KubeSynced
-from atoll.core.kube_facts import KubePod, Passes, Rule
+from atoll.core.kube_facts import KubePod, Passes, Refuses, Rule, Unsure
 from atoll.core.resource_version import is_newer
 from atoll.models.kube_filter.cluster import STORED_KINDS, KubeCluster
 
@@ -85,6 +85,16 @@ class Foresight:
         kinds = sorted(refused.values(), key=lambda each: (-len(each), min(each)))[:KINDS_TOLD_MAX]
         told = "; ".join(f"{_names(list(each))}: {next(iter(each.values()))}" for each in kinds)
         return [node for node, answer in said.items() if isinstance(answer, Passes)], told[:TOLD_MAX]
+
+    def refusals(self, pod: KubePod, nodes: Collection[str]) -> dict[str, Refuses | Unsure]:
+        """Those of the nodes on which its scheduler would not put the pod, or nobody can tell, and why."""
+        self._cluster.drop_pod(pod.uid)
+        said = {node: self._cluster.answer(pod, node) for node in sorted(nodes)}
+        return {node: answer for node, answer in said.items() if not isinstance(answer, Passes)}
+
+    def waiting(self, uid: str) -> KubePod | None:
+        """A pod that has no node, as its scheduler sees it."""
+        return self._unbound.get(uid)
 
     def objection(self, pod: PodFacts, node: str) -> Objection | None:
         """The same of one node to which it is to be sent, or counts as sent already."""

@@ -3,21 +3,24 @@
 The same service that decides takes the look in; it leads nothing, so nothing is written.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from atoll.core.books import holds_nothing, pod_gpus
 from atoll.core.decide import decide
 from atoll.core.errors import AtollError
-from atoll.core.events import Dropped, Kind, PolicyGone, PolicySeen, Synced, Tick, WatchEvent
+from atoll.core.events import Dropped, Heard, Kind, PolicyGone, PolicySeen, Synced, Tick
 from atoll.core.explain import Explanation, explain
 from atoll.core.facts import Enforcement, PodFacts
-from atoll.core.ledger import Grant, NodeMode
+from atoll.core.kube_events import KubeEvent
+from atoll.core.kube_facts import KubePod, Refuses, Unsure
+from atoll.core.ledger import Grant, NodeMode, Owner
 from atoll.core.placement_policy import PolicyObject
 from atoll.core.removal import PodLeft, Pool, Remains
 from atoll.core.request import GpuRequest, InvalidRequest, Policy
 from atoll.core.resolving import Considered, Ruling, considered
 from atoll.core.verdict import Placement, Rejection
+from atoll.services.foresight import Foresight
 from atoll.services.scheduling import Scheduling
 
 
@@ -30,6 +33,7 @@ class Story:
         request: None where it asks for no GPU.
         decision: as if the pod was asked for now, its own GPUs being free; None where there is nothing to decide.
         grant: what a ledger records for it; None where nothing is.
+        there: whether the cluster has it.
     """
 
     pod: PodFacts
@@ -39,6 +43,7 @@ class Story:
     decision: Placement | Rejection | None
     explanation: Explanation | None
     grant: Grant | None
+    there: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +55,24 @@ class Change:
 
 
 class Study:
-    def __init__(self, events: Iterable[WatchEvent], utc_s: float) -> None:
+    def __init__(self, events: Iterable[Heard], utc_s: float, resources: Sequence[str] = ()) -> None:
         """
         Args:
-            events: every object that there is, in any order. utc_s: now, since 1970.
+            events: every object that there is, in any order; where they hold what kube-scheduler looks at, it is
+                foreseen where it would not put a pod.
+            utc_s: now, since 1970. resources: the names that count as GPUs.
         """
         self._service = Scheduling()
+        self._resources = frozenset(resources)
         listed = list(events)
+        kube = [event for event in listed if isinstance(event, KubeEvent)]
+        self._foresight = Foresight(on=bool(kube))
+        for heard in kube:
+            self._foresight.take(heard)
         self.unread = tuple(event for event in listed if isinstance(event, Dropped))
         """Objects that cannot be read, so that nothing is known of them."""
-        for event in (*listed, *map(Synced, Kind), Tick(utc_s)):
+        told = [event for event in listed if not isinstance(event, KubeEvent)]
+        for event in (*told, *map(Synced, Kind), Tick(utc_s)):
             self._service.step(event, 0.0)
 
     @property
@@ -73,8 +86,12 @@ class Study:
         found = (pod for pod in self._service.mirror.pods.values() if (pod.namespace, pod.name) == (namespace, name))
         return max(found, key=lambda pod: pod.created, default=None)
 
-    def story(self, pod: PodFacts, *, why: bool = True) -> Story:
-        """Args: why: whether a refusal is to be explained, which takes its time."""
+    def story(self, pod: PodFacts, *, why: bool = True, given: KubePod | None = None) -> Story:
+        """
+        Args:
+            why: whether a refusal is to be explained, which takes its time.
+            given: a pod that is not there, as its scheduler would see it.
+        """
         requests, mirror = self._service.requests, self._service.mirror
         namespace = requests.namespace(pod.namespace)
         looked_at = tuple(considered(pod, namespace, requests.policies))
@@ -87,9 +104,25 @@ class Study:
             snapshot = mirror.fleet.snapshot()
             for holding in {pod.node, node} - {""}:
                 snapshot = snapshot.without(holding, (pod.uid,))
-            decision = decide(snapshot, request)
-            explanation = explain(snapshot, request) if why and isinstance(decision, Rejection) else None
-        return Story(pod, ruling, looked_at, request, decision, explanation, grant)
+            barred = self._barred(given or self._foresight.waiting(pod.uid)) if why else {}
+            open_ = [name for name in mirror.fleet if name not in barred] if barred else None
+            decision = decide(snapshot, request, open_)
+            if isinstance(decision, Rejection) and why:
+                explanation = explain(snapshot, request, open_, self._asked_elsewhere, barred)
+        return Story(pod, ruling, looked_at, request, decision, explanation, grant, pod.uid in mirror.pods)
+
+    def _barred(self, pod: KubePod | None) -> dict[str, Refuses | Unsure]:
+        """Nodes on which its scheduler would not put it, whatever their GPUs: of these there is more to say."""
+        if pod is None or not self._foresight.on:
+            return {}
+        others = tuple(each for each in pod.requests if each[0] not in self._resources)
+        return self._foresight.refusals(replace(pod, requests=others), list(self._service.mirror.fleet))
+
+    def _asked_elsewhere(self, owner: Owner) -> GpuRequest | None:
+        """What an owner asks for that somebody makes anew when it is taken away."""
+        pod = self._service.mirror.pods.get(owner.uid)
+        request = self._service.requests.of(pod) if pod is not None and pod.occupant.controller else None
+        return request if isinstance(request, GpuRequest) else None
 
     def remains(self, bystanders: Iterable[PodFacts] = ()) -> Remains:
         """What would be left here without Atoll; which objects were applied, somebody else knows.

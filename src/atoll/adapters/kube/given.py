@@ -8,13 +8,15 @@ import msgspec
 from atoll.adapters.formats.text.documents import Document, documents, items_of
 from atoll.adapters.formats.text.objects import text_at
 from atoll.adapters.formats.text.text import DumpFile, decode
-from atoll.adapters.kube import wire, wire_policy
+from atoll.adapters.kube import wire, wire_kube, wire_policy
 from atoll.adapters.kube.codec import pod_facts
+from atoll.adapters.kube.codec_kube import kube_pod
 from atoll.adapters.kube.codec_policy import policy_of
 from atoll.adapters.kube.names import API_VERSION
 from atoll.adapters.kube.plain import plain
 from atoll.core.errors import DumpError, quoted
 from atoll.core.facts import PodFacts
+from atoll.core.kube_facts import KubePod
 from atoll.core.placement_policy import PolicyObject
 
 UID = "given"
@@ -23,8 +25,8 @@ UID = "given"
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-def pod_in(file: DumpFile, namespace: str, created: str, resources: tuple[str, ...]) -> PodFacts:
-    """The one pod of a manifest.
+def pod_in(file: DumpFile, namespace: str, created: str, resources: tuple[str, ...]) -> tuple[PodFacts, KubePod]:
+    """The one pod of a manifest, and the same as its scheduler would see it.
 
     Args:
         namespace: where it says none. created: now, RFC 3339.
@@ -41,9 +43,10 @@ def pod_in(file: DumpFile, namespace: str, created: str, resources: tuple[str, .
         raise DumpError(file.name, pods[0].line, 1, found=quoted(str(told)), expected="metadata with a name")
     metadata = {"namespace": namespace, "name": told.get("generateName", ""), **told}
     metadata |= {"uid": UID, "resourceVersion": "", "creationTimestamp": created}
-    pod = _converted(file, pods[0], {**value, "metadata": metadata, "status": {}}, wire.Pod)
+    whole = {**value, "metadata": metadata, "status": {}}
+    pod = _converted(file, pods[0], whole, wire.Pod)
     try:
-        return pod_facts(pod, resources)
+        return pod_facts(pod, resources), kube_pod(msgspec.json.decode(msgspec.json.encode(whole), type=wire_kube.Pod))
     except ValueError as error:
         raise _refusal(file, pods[0], error) from None
 

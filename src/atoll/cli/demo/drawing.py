@@ -5,9 +5,10 @@ from textwrap import wrap
 
 from rich.text import Text
 
+from atoll.cli.counted import gpus_text
 from atoll.cli.demo.scene import NodeScene, PodScene, Scene
 from atoll.cli.demo.script import Case, Judged, Played
-from atoll.cli.explanations import explanation_lines, gpus_text
+from atoll.cli.explanations import explanation_lines
 from atoll.cli.tiles import FREE, WIDTH, Island, Lettering, Tile, draw
 from atoll.core.ledger import Grant
 
