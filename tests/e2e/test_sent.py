@@ -23,12 +23,18 @@ def atoll_cluster() -> Iterator[Installation]:
 
 @pytest.fixture
 def boxes(cluster: Installation) -> Iterator[dict[str, Box]]:
-    """Two of them, and a kube-scheduler that does nothing for now."""
+    """Two of them, and no kube-scheduler for now."""
     made = {box.name: box for box in (cluster.box("l40s-2x4"), cluster.box("l40s-2x4"))}
     cluster.configure("pool", made)
-    cluster.stock.freeze()
+    cluster.stock.kill()
     yield made
-    cluster.stock.thaw()
+    if not cluster.stock.running:
+        scheduler_starts(cluster)
+
+
+def scheduler_starts(cluster: Installation) -> None:
+    """One that knows how things are; one that was frozen may hear of the pod before it hears of the node."""
+    cluster.stock = cluster.plane.start_scheduler("stock")
 
 
 def sent_to(pod: Json) -> str:
@@ -62,7 +68,7 @@ def test_a_pod_whose_node_is_cordoned_after_it_was_sent_is_told_so_and_frees_its
     cluster.pod("lost", 4)
     node = sent_to(cluster.api.wait_for(f"{fleet.pods_in()}/lost", lambda pod: bool(sent_to(pod))))
     cordon(cluster, node)
-    cluster.stock.thaw()
+    scheduler_starts(cluster)
 
     assert "nothing calls it back" in cluster.waits_with("lost", "Unschedulable")
     assert cluster.grants(node), "what it was sent to is its own to its end"
@@ -84,7 +90,7 @@ def test_where_its_rule_says_so_it_is_made_anew_and_goes_to_another_node(
     wait_until(lambda: any(map(sent_to, of_the_set(cluster))), "the pod of the set to be sent")
     (first,) = of_the_set(cluster)
     cordon(cluster, sent_to(first))
-    cluster.stock.thaw()
+    scheduler_starts(cluster)
 
     def another() -> bool:
         found = [pod for pod in of_the_set(cluster) if pod["metadata"]["uid"] != first["metadata"]["uid"]]
@@ -104,7 +110,7 @@ def test_a_pod_is_not_sent_where_its_scheduler_would_not_take_it(cluster: Instal
     taint = {"key": "maintenance", "value": "now", "effect": "NoSchedule"}
     cluster.api.patch(f"{fleet.NODES}/{first}", {"spec": {"taints": [taint]}})
     cordon(cluster, second)
-    cluster.stock.thaw()
+    scheduler_starts(cluster)
     cluster.pod("four", 4)
     message = cluster.waits_with("four", "Unschedulable")
     assert "taint" in message

@@ -59,6 +59,8 @@ def quarantine(*positions: int) -> Change:
     def quarantined(cluster: Installation, box: Box) -> None:
         uuids = [box.topology.devices[n].uuid for n in positions]
         cluster.configure("pool", [box.name], quarantine=uuids)
+        cluster.serve.kill()
+        cluster.serve = cluster.start_serve()  # which knows of it from its start
 
     return quarantined
 
