@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.e2e, needs_mounts]
 
 OBSERVED, COMMANDED = "n-observed", "n-commanded"
 PRINTED = (
-    ("rbac", "--webhook"),
+    ("rbac", "--webhook", "--gate"),
     ("agent-rbac",),
     ("shim-rbac",),
     ("audit-rbac", "--probe", "default"),
