@@ -30,6 +30,17 @@ spec:
 """
 
 
+LIMITED = """
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec:
+  containers:
+  - name: main
+    resources: {limits: {cpu: 2, memory: 1Gi, nvidia.com/gpu: 4}}
+"""
+
+
 def pod(text: str) -> PodFacts:
     return pod_in(DumpFile("pod.yaml", text.encode()), "ml", NOW, GPUS)[0]
 
@@ -41,6 +52,12 @@ def test_a_pod_as_people_write_it_is_taken() -> None:
     assert [each.gpus for each in given.ask.containers] == [4]
     assert given.origin.labels == (("app", "train"),)
     assert pod(POD.replace("{name: p,", "{generateName: p-, namespace: null,")).name == "p-"
+
+
+def test_what_is_limited_is_requested_as_the_api_server_has_it() -> None:
+    _, scheduled = pod_in(DumpFile("pod.yaml", LIMITED.encode()), "ml", NOW, GPUS)
+
+    assert dict(scheduled.requests) == {"cpu": 2000, "memory": 2**30, "nvidia.com/gpu": 4}
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What the API server says of pods, nodes and volumes, as kube-scheduler's model takes it."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,15 @@ from atoll.adapters.kube.codec_kube import kube_node, kube_pod
 from atoll.adapters.kube.delivered import Delivered
 from atoll.adapters.kube.kube_readers import kube_readers
 from atoll.adapters.kube.quantities import UNIT, billionths
-from atoll.core.kube_events import KubeNodeSeen, KubePodGone, KubePodSeen, KubeStoredGone, KubeStoredSeen, KubeUnread
+from atoll.core.kube_events import (
+    KubeNodeSeen,
+    KubePodGone,
+    KubePodSeen,
+    KubeStoredGone,
+    KubeStoredSeen,
+    KubeUnread,
+    KubeUnreadGone,
+)
 from atoll.core.kube_facts import ClaimUse, HostPort, KubeNode, KubePod, NodeTerm, PodTerm, Spread, Taint, Toleration
 from atoll.core.selector import Requirement
 
@@ -393,3 +402,12 @@ def test_what_cannot_be_read_at_all_is_told_by_name(kind: str, body: Json) -> No
 
     assert isinstance(event, KubeUnread)
     assert (event.kind, event.name) == (kind, "x")
+
+
+def test_of_two_of_one_name_that_cannot_be_read_the_second_to_go_is_told() -> None:
+    reader = Delivered(kube_readers()["pods"])
+    bad = [{"metadata": {"name": "web", "namespace": each, "uid": each}, "spec": {"nodeName": 7}} for each in "ab"]
+    for each in bad:
+        reader.changed(json.dumps(each).encode())
+
+    assert [reader.deleted(json.dumps(each).encode()) for each in bad] == [[], [KubeUnreadGone("pods", "web")]]

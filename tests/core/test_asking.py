@@ -38,7 +38,7 @@ def test_a_pod_without_gpus_asks_for_nothing_whatever_it_is_annotated_with():
     assert request_of(PodAsk((), {})) is None
 
 
-@pytest.mark.parametrize("value", ["0", "-1", "abc", "1.5", "65536", "٣", ""])
+@pytest.mark.parametrize("value", ["0", "-1", "abc", "1.5", "65536", "000008", "٣", ""])
 def test_a_size_of_a_gang_that_is_no_number_is_refused(value: str):
     found = request_of(ask(2, gang_size=value))
 

@@ -7,12 +7,13 @@ import pytest
 
 from atoll.core.choose import loosened
 from atoll.core.decide import decide
-from atoll.core.fixes import Add, Fix, Loosen, Move, Remedy, Shrink, Widen, cheapest_end, fixes
+from atoll.core.fixes import Add, Admit, Fix, Loosen, Move, Remedy, Shrink, Widen, cheapest_end, fixes
 from atoll.core.fleet import Fleet
 from atoll.core.keeping import idle
+from atoll.core.kube_facts import Refuses, Rule
 from atoll.core.ledger import Owner
 from atoll.core.reasons import Code
-from atoll.core.request import GpuRequest, Policy
+from atoll.core.request import ContainerAsk, GpuRequest, Policy, waiting_for_a_domain
 from atoll.core.scope import Scope
 from atoll.core.snapshot import Snapshot
 from atoll.core.verdict import Placement
@@ -30,9 +31,12 @@ def cluster(*nodes: NodeView) -> Snapshot:
     return fleet.snapshot()
 
 
-def asks(owner: Owner) -> GpuRequest | None:
+NAMES = tuple(f"n{n}" for n in range(1000))
+
+
+def asks(owner: Owner) -> tuple[GpuRequest, tuple[str, ...]] | None:
     """Whoever is called so may go elsewhere, and asks for two GPUs."""
-    return MOVABLE if owner.name.startswith("movable") else None
+    return (MOVABLE, NAMES) if owner.name.startswith("movable") else None
 
 
 def found(request: GpuRequest, *nodes: NodeView) -> dict[type[Fix], Fix]:
@@ -118,6 +122,53 @@ def test_the_end_that_costs_least_is_found_on_the_last_of_many_nodes() -> None:
 
     assert best is not None
     assert (best.node, best.gpus) == ("z", 1)
+
+
+def test_a_preference_may_span_so_the_end_of_the_smallest_anywhere_is_enough() -> None:
+    snapshot = cluster(node("n1", holder("a", 0, 1, 2), holder("b", 4), holder("c", 5, 6, 7)))
+
+    best = cheapest_end(snapshot, wish(2, policy=Policy.PREFERRED), None)
+
+    assert best is not None
+    assert [owner.name for owner in best.owners] == ["b"]
+
+
+def test_containers_that_are_judged_alone_may_need_the_end_of_pods_in_several_islands() -> None:
+    each = (ContainerAsk("x", 4), ContainerAsk("y", 4))
+    alone = GpuRequest(each, Policy.RESTRICTED, (Scope.NUMA_NODE,), per_container=True)
+    request = replace(alone, container_policies=(Policy.RESTRICTED, Policy.RESTRICTED))
+
+    best = cheapest_end(cluster(node("n1", holder("a", 0, 1, 2, 3), holder("b", 4, 5, 6, 7))), request, None)
+
+    assert best is not None
+    assert best.gpus == 8
+
+
+def test_a_patient_pod_is_a_preference_already() -> None:
+    patient = waiting_for_a_domain(wish(4, policy=Policy.PREFERRED, degrade_after_s=600))
+
+    assert Loosen not in found(patient, node("n1", holder("a", 0, 1), holder("b", 4, 5)))
+
+
+def shadow(view: NodeView) -> NodeView:
+    return replace(view, state=replace(view.state, enforced=False))
+
+
+def test_no_shadow_node_is_told_that_an_enforced_one_beside_it_bars() -> None:
+    full, free = node("e", holder("z", *range(8))), shadow(node("s", holder("a", 0, 1), holder("b", 4, 5)))
+    barred = {"s": Refuses(Rule.CORDON, "the node is cordoned")}
+
+    told = {type(fix) for fix in fixes(cluster(full, free), wish(4, Scope.NUMA_NODE), ["e"], barred=barred)}
+
+    assert Admit not in told
+    assert Add not in {type(fix) for fix in fixes(cluster(full, free), wish(8, Scope.NUMA_NODE))}
+
+
+def test_nobody_is_moved_to_a_node_that_is_closed_to_all() -> None:
+    full, idle_ = node("n1", holder("movable", 0, 1), holder("stays", 4, 5, 6, 7)), node("n2")
+    barred = {"n2": Refuses(Rule.TAINT, "the pod does not tolerate the node's taint x:NoSchedule")}
+
+    assert Move not in {type(fix) for fix in fixes(cluster(full, idle_), wish(4), ["n1"], asks, barred)}
 
 
 def some_node(name: str, random: Random) -> NodeView:

@@ -2,12 +2,13 @@
 
 from dataclasses import replace
 
-from atoll.core.effects import Effect, LiftGates, WriteLedger
+from atoll.core.effects import Effect, LiftGates, SetPlaced, WriteLedger
 from atoll.core.events import LedgerGone, LedgerUnknown, NodeSeen, PodRewritten, PodSeen, ReadFailed, Tick
 from atoll.core.facts import Gang, PodFacts, PodOrigin
 from atoll.core.kube_events import KubeNamespaceSeen, KubeNodeSeen, KubePodSeen, KubeSynced
-from atoll.core.kube_facts import KubePod
+from atoll.core.kube_facts import HOSTNAME, KubePod, Spread, Wants
 from atoll.core.lifecycle import State
+from atoll.core.selector import Requirement
 from atoll.services.foresight import KINDS
 from atoll.services.moments import seconds_of
 from tests.services.stage import Stage, gpus, grant, inventory, ledger, node, pod, start
@@ -91,6 +92,30 @@ def test_a_node_that_is_cordoned_before_the_first_gate_is_lifted_is_not_gone_to(
     effects = written(stage, [second], 30) + settle(stage)
 
     assert [each for each in effects if isinstance(each, LiftGates) and each.node == first.record.node] == []
+
+
+def test_a_member_that_another_keeps_from_its_node_by_coming_after_it_goes_elsewhere():
+    stage, (first, second) = foreseen(), [gated(name, size=2) for name in "ab"]
+    for name in ("n1", "n2"):
+        stage.step(KubeNodeSeen(replace(kube_node(name, cordoned=False), labels={HOSTNAME: name})))
+    job = (("job", "x"),)
+    apart = Wants(spreads=(Spread(HOSTNAME, 1, (Requirement("job", "In", ("x",)),)),))
+    seen = (kube(first, labels=job, wants=apart), kube(second, labels=job), PodSeen(first), PodSeen(second))
+
+    effects = stage.see(*seen) + settle(stage)
+
+    assert writes(effects) == {"n1": {"b"}, "n2": {"a"}}
+    assert lifted(written(stage, effects)) == ["a", "b"]
+
+
+def test_a_node_that_is_given_the_labels_that_a_pod_demands_is_tried():
+    stage = start(*TWO, pods=[waiting("a", origin=of_pool("dear"))])
+    (said,) = [each for each in stage.at_start + settle(stage, 2.0) if isinstance(each, SetPlaced)]
+    assert (said.reason, said.message) == ("Unschedulable", "no node has the labels that the pod demands: pool=dear")
+
+    effects = stage.step(in_pool("n2", "dear")) + settle(stage)
+
+    assert set(writes(effects)) == {"n2"}
 
 
 def test_a_gang_of_two_kinds_that_never_fit_beside_each_other_keeps_nothing():

@@ -9,9 +9,10 @@ from atoll.core.errors import AtollError
 from atoll.core.events import ConfigSeen, Dropped, Event, Kind, LedgerSeen, NamespaceSeen, PodSeen, PolicySeen
 from atoll.core.facts import Enforcement, Gang, NodeConfigObject, PodFacts, PodOrigin
 from atoll.core.kube_events import KubeNamespaceSeen, KubeNodeSeen, KubePodSeen, KubeSynced
-from atoll.core.kube_facts import PODS, KubeNode, KubePod
+from atoll.core.kube_facts import PODS, KubeNode, KubePod, Taint
 from atoll.core.placement_policy import Declared, PolicyObject, PolicyRule, PolicySpec, Settings, Who
 from atoll.core.request import PodAsk, Policy
+from atoll.core.scope import Scope
 from atoll.core.selector import Requirement
 from atoll.services.foresight import KINDS
 from atoll.services.study import Study
@@ -134,6 +135,44 @@ def test_where_its_scheduler_would_not_put_it_is_told_apart_from_where_gpus_are_
         ("EndPods", "kubectl delete pod -n ml holder"),
         ("AdmitPod", "kubectl uncordon n2"),
     ]
+
+
+def test_what_nobody_can_foresee_bars_no_pod_that_its_scheduler_asks_about() -> None:
+    waiting = pod("p", 2)
+    strange = KubePod(waiting.uid, "ml", "p", version=waiting.version, unsure=("it has something strange",))
+    seen = study(PodSeen(waiting), kube_node("n1"), KubeNamespaceSeen("ml", ()), KubePodSeen(strange), *SYNCED)
+
+    assert "it fits on n1" in text(seen, waiting)
+    sent = replace(waiting, gates=("atoll.dev/placement",))
+    assert "something strange" in text(seen, sent)
+
+
+def test_a_node_is_uncordoned_where_that_helps_alone() -> None:
+    waiting = pod("p", 2)
+    tainted = replace(kube_node("n1", cordoned=True).node, taints=(Taint("x", "y", "NoSchedule"),))
+    ours = KubePodSeen(KubePod(waiting.uid, "ml", "p", version=waiting.version))
+    seen = study(PodSeen(waiting), KubeNodeSeen(tainted), KubeNamespaceSeen("ml", ()), ours, *SYNCED)
+
+    assert "uncordon" not in text(seen, waiting)
+    assert "cordoned (spec.unschedulable); the pod does not tolerate the node's taint x:NoSchedule" in text(
+        seen, waiting
+    )
+
+
+@pytest.mark.parametrize("said", [{"service_class": "latency"}, {"fixed": True}])
+def test_no_pod_is_told_to_say_what_it_may_not(said: dict[str, object]) -> None:
+    class_ = {"atoll.dev/service-class": "latency"} if "service_class" in said else {}
+    waiting = pod("p", 4)
+    waiting = replace(waiting, ask=PodAsk(waiting.ask.containers, class_))
+    rule = PolicyRule(
+        "all", TEAM_A, Settings(policy=Policy.RESTRICTED, scopes=(Scope.NUMA_NODE,)), may_override=frozenset()
+    )
+    rules = [PolicySeen(policy("t", rule))] if "fixed" in said else []
+
+    told = text(study(PodSeen(waiting), *rules), waiting)
+
+    assert "policy=Preferred" not in told
+    assert "fixed" not in said or "atoll.dev/scope=" not in told
 
 
 def test_what_only_gpus_are_missing_for_is_no_matter_of_the_scheduler() -> None:

@@ -286,7 +286,8 @@ class _Words:
 
     def check_count(self, key: str, most: int) -> None:
         value = self.text(key)
-        legal = value is None or (value.isascii() and value.isdigit() and 1 <= int(value) <= most)
+        digits = value is not None and value.isascii() and value.isdigit() and len(value) <= len(str(most))
+        legal = value is None or (digits and 1 <= int(value) <= most)
         if not legal:
             raise _WrongValueError(f"{key}: found {quoted(value or '')}; legal is a number from 1 to {most}")
 

@@ -110,7 +110,7 @@ def explain(
     groups = sorted(decision.nodes, key=lambda group: _distance(group[0]))
     refused = [(name, refusal) for refusal, names in groups for name in names]
     nodes = tuple(
-        _node_reason(snapshot, view, request, refusal)
+        _node_reason(snapshot, view, request, refusal, candidates)
         for name, refusal in islice(refused, NODES_MAX)
         if (view := snapshot.view(name)) is not None
     )
@@ -139,18 +139,23 @@ def _distance(refusal: Refusal) -> tuple[int, int]:
     return HOPEFUL.index(refusal.code), max(0, refusal.asked - free)
 
 
-def _node_reason(snapshot: Snapshot, view: NodeView, request: GpuRequest, refusal: Refusal) -> NodeReason:
+def _node_reason(
+    snapshot: Snapshot, view: NodeView, request: GpuRequest, refusal: Refusal, candidates: Sequence[str] | None
+) -> NodeReason:
     shape = view.state.shape
     unplaced = tuple(Blocker(h.owner, h.count) for h in view.holders if h.count and not h.gpus)
     islands: tuple[IslandReason, ...] = ()
     if shape is not None and refusal.bound is not None:
         islands = tuple(
-            _island_reason(snapshot, view, request, name, mask) for name, mask in shape.blocks(refusal.bound)
+            _island_reason(snapshot, view, request, name, mask, candidates)
+            for name, mask in shape.blocks(refusal.bound)
         )
     return NodeReason(view.name, refusal, islands, unplaced)
 
 
-def _island_reason(snapshot: Snapshot, view: NodeView, request: GpuRequest, name: str, mask: int) -> IslandReason:
+def _island_reason(
+    snapshot: Snapshot, view: NodeView, request: GpuRequest, name: str, mask: int, candidates: Sequence[str] | None
+) -> IslandReason:
     state = view.state
     inside = (holder for holder in view.holders if holder.gpus & mask)
     return IslandReason(
@@ -159,5 +164,5 @@ def _island_reason(snapshot: Snapshot, view: NodeView, request: GpuRequest, name
         free=(state.free & mask).bit_count(),
         out=(state.out & mask).bit_count(),
         blockers=tuple(Blocker(holder.owner, (holder.gpus & mask).bit_count()) for holder in inside),
-        remedy=end_in(snapshot, view, request, mask),
+        remedy=end_in(snapshot, view, request, mask, candidates),
     )

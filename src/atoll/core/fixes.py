@@ -17,7 +17,8 @@ from atoll.core.decide import decide
 from atoll.core.keeping import idle
 from atoll.core.kube_facts import Refuses, Rule, Unsure
 from atoll.core.ledger import Lost, Owner
-from atoll.core.request import GpuRequest
+from atoll.core.node_state import NodeState
+from atoll.core.request import GpuRequest, ServiceClass
 from atoll.core.scope import CHAIN, Scope
 from atoll.core.snapshot import Snapshot
 from atoll.core.verdict import Fit, Placement, Refusal
@@ -29,6 +30,8 @@ NODES_TRIED_MAX = 256
 """Nodes on which sets of pods are tried; after so many that promised as much and kept nothing, the search ends."""
 WORD_OF_A_PERSON = frozenset({Rule.CORDON})
 """Rules by which a node refuses until somebody says otherwise, and that nothing else hangs on."""
+CLOSED_TO_ALL = frozenset({Rule.CORDON, Rule.TAINT, Rule.UNKNOWN_NODE})
+"""Rules by which a node most likely refuses other pods, too."""
 MOVES_TRIED_MAX = 32
 """Pods that are tried elsewhere, and nodes on which such pods are looked for."""
 
@@ -94,8 +97,8 @@ class Add:
 
 
 Fix = Remedy | Admit | Widen | Loosen | Shrink | Move | Add
-Asks = Callable[[Owner], GpuRequest | None]
-"""What an owner that holds GPUs asks for; None where nobody knows, or it cannot be made anew elsewhere."""
+Asks = Callable[[Owner], tuple[GpuRequest, Sequence[str]] | None]
+"""What an owner that holds GPUs asks for, and of which nodes; None where nobody knows, or makes it anew elsewhere."""
 
 
 def nobody_asks(_owner: Owner) -> None:
@@ -116,11 +119,11 @@ def fixes(
     """
     found: tuple[Fix | None, ...] = (
         cheapest_end(snapshot, request, candidates),
-        _admit(snapshot, request, barred),
+        _admit(snapshot, request, candidates, barred),
         _widen(snapshot, request, candidates),
         _loosen(snapshot, request, candidates),
         _shrink(snapshot, request, candidates),
-        _move(snapshot, request, candidates, asks),
+        _move(snapshot, request, candidates, asks, barred),
         _add(snapshot, request, candidates),
     )
     return tuple(fix for fix in found if fix is not None)
@@ -132,15 +135,23 @@ def cheapest_end(snapshot: Snapshot, request: GpuRequest, candidates: Sequence[s
     for least, view, refusal in islice(_nearest(snapshot, request, candidates), NODES_TRIED_MAX):
         if best is not None and best.gpus <= least:
             break
-        shape = view.state.shape
-        if shape is not None and refusal.bound is not None:
-            for _, mask in shape.blocks(refusal.bound):
-                found = end_in(snapshot, view, request, mask)
-                best = min(filter(None, (best, found)), key=_cost, default=None)
+        for mask in _islands(view.state, request, refusal):
+            found = end_in(snapshot, view, request, mask, candidates)
+            best = min(filter(None, (best, found)), key=_cost, default=None)
     return best
 
 
-def end_in(snapshot: Snapshot, view: NodeView, request: GpuRequest, island: int) -> Remedy | None:
+def _islands(state: NodeState, request: GpuRequest, refusal: Refusal) -> list[int]:
+    """Parts of the node in which GPUs may come free for it: all of it, where it may span or is not judged as one."""
+    if state.shape is None or refusal.bound is None:
+        return []
+    whole = [state.shape.everything] if request.per_container or not restricted(request) else []
+    return [*(mask for _, mask in state.shape.blocks(refusal.bound)), *whole]
+
+
+def end_in(
+    snapshot: Snapshot, view: NodeView, request: GpuRequest, island: int, candidates: Sequence[str] | None = None
+) -> Remedy | None:
     """Of the sets of pods in that part of the node, the first in order of cost with which the pod is placed there."""
     if request.gpus > island.bit_count():
         return None
@@ -148,10 +159,21 @@ def end_in(snapshot: Snapshot, view: NodeView, request: GpuRequest, island: int)
     missing = request.gpus - (view.state.free & island).bit_count()
     for holders in islice(_proposals(inside, island & ~view.state.out, missing), TRIED_MAX):
         left = snapshot.without(view.name, [holder.owner.uid for holder in holders])
-        if isinstance(decide(left, request, (view.name,)), Placement):
+        if _placed_on(left, request, view.name, candidates) is not None:
             owners = tuple(holder.owner for holder in holders)
             return Remedy(view.name, owners, sum(holder.count for holder in holders))
     return None
+
+
+def _placed_on(
+    snapshot: Snapshot, request: GpuRequest, node: str, candidates: Sequence[str] | None
+) -> Placement | None:
+    """The placement on that node, if it is one; a shadow node gives nothing to whom an enforced candidate refuses."""
+    found = decide(snapshot, request, (node,))
+    if not isinstance(found, Placement):
+        return None
+    strict = restricted(request) and snapshot.any_enforced(candidates)
+    return found if found.enforced or not strict or not found.fit.degraded else None
 
 
 def _nearest(
@@ -164,7 +186,7 @@ def _nearest(
         verdict = judge(state, request, any_enforced=any_enforced)
         if isinstance(verdict, Fit) or state.shape is None or verdict.bound is None:
             continue
-        blocks = [mask & ~state.out for _, mask in state.shape.blocks(verdict.bound)]
+        blocks = [mask & ~state.out for mask in _islands(state, request, verdict)]
         large = [mask for mask in blocks if mask.bit_count() >= request.gpus]
         least = min((max(0, request.gpus - (mask & state.free).bit_count()) for mask in large), default=None)
         if least is not None:
@@ -202,12 +224,17 @@ def _cost(remedy: Remedy) -> tuple[int, int, str, list[tuple[str, str]]]:
     return remedy.gpus, len(remedy.owners), remedy.node, names
 
 
-def _admit(snapshot: Snapshot, request: GpuRequest, barred: Mapping[str, Refuses | Unsure]) -> Admit | None:
+def _admit(
+    snapshot: Snapshot,
+    request: GpuRequest,
+    candidates: Sequence[str] | None,
+    barred: Mapping[str, Refuses | Unsure],
+) -> Admit | None:
     """The best of the nodes that would do by their GPUs; those first that wait for one word of a person."""
     for rules in (WORD_OF_A_PERSON, frozenset(Rule) - WORD_OF_A_PERSON):
         names = [name for name, answer in barred.items() if isinstance(answer, Refuses) and answer.rule in rules]
-        found = decide(snapshot, request, names) if names else None
-        if isinstance(found, Placement):
+        found = decide(snapshot, request, (*(candidates or ()), *names)) if names else None
+        if isinstance(found, Placement) and found.node in barred:
             answer = barred[found.node]
             return Admit(found.node, answer.rule, answer.why)
     return None
@@ -226,7 +253,7 @@ def _widen(snapshot: Snapshot, request: GpuRequest, candidates: Sequence[str] | 
 
 
 def _loosen(snapshot: Snapshot, request: GpuRequest, candidates: Sequence[str] | None) -> Loosen | None:
-    if not restricted(request):
+    if not restricted(request) or request.patient or request.service_class is ServiceClass.LATENCY:
         return None
     found = decide(snapshot, loosened(request), candidates)
     return Loosen(found.node, found.fit.lost) if isinstance(found, Placement) else None
@@ -244,22 +271,30 @@ def _shrink(snapshot: Snapshot, request: GpuRequest, candidates: Sequence[str] |
     return None
 
 
-def _move(snapshot: Snapshot, request: GpuRequest, candidates: Sequence[str] | None, asks: Asks) -> Move | None:
-    """The smallest owner that may go elsewhere while the pod takes its place."""
+def _move(
+    snapshot: Snapshot,
+    request: GpuRequest,
+    candidates: Sequence[str] | None,
+    asks: Asks,
+    barred: Mapping[str, Refuses | Unsure],
+) -> Move | None:
+    """The smallest owner that may go elsewhere while the pod takes its place; not to a node that is closed to all."""
     near = islice(_nearest(snapshot, request, candidates), MOVES_TRIED_MAX)
     movable = [
-        (holder.count, view.name, holder.owner, asked)
+        (holder.count, view.name, holder.owner, *asked)
         for _, view, _ in near
         for holder in view.holders
         if holder.gpus and (asked := asks(holder.owner)) is not None
     ]
     movable.sort(key=lambda each: (each[0], each[1], each[2].namespace, each[2].name))
-    for gpus, node, owner, asked in movable[:MOVES_TRIED_MAX]:
+    shut = {name for name, answer in barred.items() if answer.rule in CLOSED_TO_ALL}
+    for gpus, node, owner, wish, of in movable[:MOVES_TRIED_MAX]:
         left = snapshot.without(node, [owner.uid])
-        placed = decide(left, request, (node,))
-        if not isinstance(placed, Placement):
+        placed = _placed_on(left, request, node, candidates)
+        if placed is None:
             continue
-        elsewhere = decide(left.with_grants((placed,)), asked)
+        open_ = [name for name in of if name not in shut]
+        elsewhere = decide(left.with_grants((placed,)), wish, open_) if open_ else None
         if isinstance(elsewhere, Placement) and elsewhere.enforced >= placed.enforced:
             return Move(owner, gpus, node, elsewhere.node)
     return None
@@ -273,7 +308,7 @@ def _add(snapshot: Snapshot, request: GpuRequest, candidates: Sequence[str] | No
         if view is None or state.closed is not None:
             continue
         empty = replace(snapshot, changed={**snapshot.changed, view.name: idle(view)})
-        if isinstance(decide(empty, request, (view.name,)), Placement):
+        if _placed_on(empty, request, view.name, candidates) is not None:
             found.append((state.count, names[0]))
     best = min(found, default=None)
     return Add(best[1], best[0]) if best else None

@@ -148,7 +148,10 @@ class Binder:
     def ask(self, asked: BindAsked) -> str | None:
         """Start an attempt or join the one that runs; returns its node when the node should be pumped."""
         attempt = self._attempts.get(asked.pod_uid)
-        if attempt is None or attempt.lifts:  # whoever is asked about has no gate any more
+        if attempt is not None and attempt.lifts:
+            self._finish(attempt, "")  # whoever is asked about has no gate any more
+            attempt = None
+        if attempt is None:
             self._attempts[asked.pod_uid] = Attempt(
                 asked.pod_uid, asked.namespace, asked.name, asked.node, [asked.attempt]
             )

@@ -87,10 +87,20 @@ class Foresight:
         return [node for node, answer in said.items() if isinstance(answer, Passes)], told[:TOLD_MAX]
 
     def refusals(self, pod: KubePod, nodes: Collection[str]) -> dict[str, Refuses | Unsure]:
-        """Those of the nodes on which its scheduler would not put the pod, or nobody can tell, and why."""
+        """Those of the nodes on which its scheduler would not put the pod, or nobody can tell, and why.
+
+        A cordon is told where nothing else is in the way, so that it helps to end it.
+        """
         self._cluster.drop_pod(pod.uid)
-        said = {node: self._cluster.answer(pod, node) for node in sorted(nodes)}
-        return {node: answer for node, answer in said.items() if not isinstance(answer, Passes)}
+        said: dict[str, Refuses | Unsure] = {}
+        for node in sorted(nodes):
+            answer = self._cluster.answer(pod, node)
+            if isinstance(answer, Refuses) and answer.rule is Rule.CORDON:
+                beside = self._cluster.answer(pod, node, uncordoned=True)
+                answer = Refuses(beside.rule, f"{answer.why}; {beside.why}") if isinstance(beside, Refuses) else answer
+            if not isinstance(answer, Passes):
+                said[node] = answer
+        return said
 
     def waiting(self, uid: str) -> KubePod | None:
         """A pod that has no node, as its scheduler sees it."""

@@ -51,7 +51,7 @@ class _Tried:
 
     Attributes:
         nodes, found: by UID, where each would go, and by what decision.
-        first, said: who was the first without a place, and why.
+        first, said: who was the first without a place, and why. late: whether he would do after the others.
         blocked: somebody has none for another reason than GPUs, so that none are kept. certain: see `Apart`.
     """
 
@@ -59,6 +59,7 @@ class _Tried:
     nodes: dict[str, str] = field(default_factory=dict)
     found: dict[str, Placement] = field(default_factory=dict)
     first: str | None = None
+    late: bool = False
     said: Said = (Code.GANG_INCOMPLETE, "")
     blocked: bool = False
     certain: bool = True
@@ -128,9 +129,10 @@ class GangTurn:
             for uid in tried.nodes:
                 self._foresight.called_back(uid)
             first = tried.first
-            if first in (None, order[0]):
+            if first in (None, order[-1 if tried.late else 0]):
                 break
-            order = [first, *(uid for uid in order if uid != first)]
+            others = [uid for uid in order if uid != first]
+            order = [*others, first] if tried.late else [first, *others]
         return tried
 
     def _try(self, order: Sequence[str], ready: Ready, turn: Turn, names: Names) -> _Tried:
@@ -144,9 +146,23 @@ class GangTurn:
                 tried.nodes[uid] = node
                 if self._finder.is_sent(pod):
                     self._foresight.sent(uid, node)
+        self._ask_again(ready, tried)
         turn.blocked = turn.blocked or tried.turn.blocked
         turn.asked = tried.turn.asked
         return tried
+
+    def _ask_again(self, ready: Ready, tried: _Tried) -> None:
+        """Of those that are sent, now that all of them count: whoever comes later may be in the way of one before."""
+        for uid, node in list(tried.nodes.items()):
+            pod, _ = ready[uid]
+            objection = self._foresight.objection(pod, node) if self._finder.is_sent(pod) else None
+            if objection is not None:
+                tried.late = tried.late or tried.first is None
+                tried.misses(pod, (Code.UNSCHEDULABLE, objection.text))
+                tried.certain = tried.certain and objection.certain
+                self._foresight.called_back(uid)
+                del tried.nodes[uid]
+                tried.found.pop(uid, None)
 
     def _next(self, pod: PodFacts, request: GpuRequest, tried: _Tried, names: Names) -> str | None:
         own = self._finder.eligible(pod, tried.turn)

@@ -14,6 +14,7 @@ from math import inf
 from atoll.core.books import holds_nothing
 from atoll.core.delivery import OURS, Delivery, way_of
 from atoll.core.effects import Effect, LiftGates
+from atoll.core.events import ConfigGone, ConfigSeen, NodeSeen, Undropped, WatchEvent
 from atoll.core.facts import PodFacts
 from atoll.core.keeping import Kept
 from atoll.core.lifecycle import State
@@ -128,6 +129,15 @@ class Room:
     def foreseen_anew(self) -> None:
         """What the pods' own schedulers would say may be another thing."""
         self._dirty = self._dirty or self._blocked
+
+    def heard(self, event: WatchEvent) -> None:
+        """Of what changes no node's GPUs, and whose turn it is all the same; before the mirror takes it in."""
+        match event:
+            case ConfigSeen() | ConfigGone() | Undropped():
+                self._dirty = True  # whether anything is enforced
+            case NodeSeen(node):
+                known = self._mirror.nodes.get(node.name)
+                self._dirty = self._dirty or known is None or known.labels != node.labels
 
     def seen(self, pod: PodFacts) -> None:
         """A pod was listed, changed or written."""

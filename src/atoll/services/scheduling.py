@@ -17,8 +17,6 @@ from atoll.core.events import (
     BindingAccepted,
     BindingRefused,
     BindingUnknown,
-    ConfigGone,
-    ConfigSeen,
     Dropped,
     Event,
     Kind,
@@ -41,7 +39,6 @@ from atoll.core.events import (
     RegistrationKept,
     ServiceEvent,
     Tick,
-    Undropped,
     WatchEvent,
 )
 from atoll.core.facts import PodFacts
@@ -391,10 +388,9 @@ class Scheduling:
         if isinstance(event, PolicyTold):
             return
         was_ready = self.ready
+        self.room.heard(event)
         self._mirror.apply(event)
         self._liveness.take(event, now)
-        if isinstance(event, ConfigSeen | ConfigGone | Undropped):
-            self.room.changed()  # whether anything is enforced may be another thing, though no node is
         if isinstance(event, Dropped):
             self._outbox.append(Report(f"{event.kind}_unreadable", node=event.name, detail=event.why))
         if self.ready and not was_ready:

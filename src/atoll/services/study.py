@@ -6,16 +6,21 @@ The same service that decides takes the look in; it leads nothing, so nothing is
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from atoll.core.asking import POLICY, SCOPE
 from atoll.core.books import holds_nothing, pod_gpus
+from atoll.core.choose import loosened
 from atoll.core.decide import decide
+from atoll.core.delivery import Delivery, way_of
 from atoll.core.errors import AtollError
 from atoll.core.events import Dropped, Heard, Kind, PolicyGone, PolicySeen, Synced, Tick
 from atoll.core.explain import Explanation, explain
 from atoll.core.facts import Enforcement, PodFacts
+from atoll.core.fixes import Fix, Loosen, Widen
 from atoll.core.kube_events import KubeEvent
 from atoll.core.kube_facts import KubePod, Refuses, Unsure
 from atoll.core.ledger import Grant, NodeMode, Owner
 from atoll.core.placement_policy import PolicyObject
+from atoll.core.reasons import Code
 from atoll.core.removal import PodLeft, Pool, Remains
 from atoll.core.request import GpuRequest, InvalidRequest, Policy
 from atoll.core.resolving import Considered, Ruling, considered
@@ -104,25 +109,54 @@ class Study:
             snapshot = mirror.fleet.snapshot()
             for holding in {pod.node, node} - {""}:
                 snapshot = snapshot.without(holding, (pod.uid,))
-            barred = self._barred(given or self._foresight.waiting(pod.uid)) if why else {}
+            barred = self._barred(pod, given or self._foresight.waiting(pod.uid)) if why else {}
             open_ = [name for name in mirror.fleet if name not in barred] if barred else None
             decision = decide(snapshot, request, open_)
+            if isinstance(decision, Rejection) and barred and not open_:
+                decision = replace(decision, code=Code.UNSCHEDULABLE)
             if isinstance(decision, Rejection) and why:
-                explanation = explain(snapshot, request, open_, self._asked_elsewhere, barred)
+                found = explain(snapshot, request, open_, self._asked_elsewhere, barred)
+                explanation = replace(found, fixes=self._taken(pod, request, found.fixes)) if found else None
         return Story(pod, ruling, looked_at, request, decision, explanation, grant, pod.uid in mirror.pods)
 
-    def _barred(self, pod: KubePod | None) -> dict[str, Refuses | Unsure]:
-        """Nodes on which its scheduler would not put it, whatever their GPUs: of these there is more to say."""
+    def _barred(self, facts: PodFacts, pod: KubePod | None) -> dict[str, Refuses | Unsure]:
+        """Nodes on which its scheduler would not put it, whatever their GPUs. Where nobody can tell, the scheduler can,
+        but for pods that are sent for good."""
         if pod is None or not self._foresight.on:
             return {}
         others = tuple(each for each in pod.requests if each[0] not in self._resources)
-        return self._foresight.refusals(replace(pod, requests=others), list(self._service.mirror.fleet))
+        said = self._foresight.refusals(replace(pod, requests=others), list(self._service.mirror.fleet))
+        sent = way_of(facts.gates) is Delivery.GATE
+        return {node: answer for node, answer in said.items() if sent or isinstance(answer, Refuses)}
 
-    def _asked_elsewhere(self, owner: Owner) -> GpuRequest | None:
-        """What an owner asks for that somebody makes anew when it is taken away."""
-        pod = self._service.mirror.pods.get(owner.uid)
+    def _asked_elsewhere(self, owner: Owner) -> tuple[GpuRequest, list[str]] | None:
+        """What an owner asks for, and of which nodes, that somebody makes anew when it is taken away."""
+        mirror = self._service.mirror
+        pod = mirror.pods.get(owner.uid)
         request = self._service.requests.of(pod) if pod is not None and pod.occupant.controller else None
-        return request if isinstance(request, GpuRequest) else None
+        if pod is None or not isinstance(request, GpuRequest):
+            return None
+        demanded = set(pod.origin.nodes)
+        return request, [name for name in mirror.fleet if demanded <= set(mirror.nodes[name].labels)]
+
+    def _taken(self, pod: PodFacts, request: GpuRequest, fixes: Iterable[Fix]) -> tuple[Fix, ...]:
+        """Without what the pod cannot say: some rule or class fixes something else."""
+
+        def holds(fix: Fix) -> bool:
+            match fix:
+                case Widen(scope):
+                    said, wanted = {SCOPE: str(scope)}, replace(request, scopes=(scope,))
+                case Loosen():
+                    said, wanted = {POLICY: str(Policy.PREFERRED)}, loosened(request)
+                case _:
+                    return True
+            asked = replace(pod, ask=replace(pod.ask, annotations={**pod.ask.annotations, **said}))
+            judged = self._service.requests.judge(asked).request
+            if not isinstance(judged, GpuRequest) or judged.degrade_after_s:
+                return False
+            return (judged.policy, judged.scopes) == (wanted.policy, wanted.scopes)
+
+        return tuple(fix for fix in fixes if holds(fix))
 
     def remains(self, bystanders: Iterable[PodFacts] = ()) -> Remains:
         """What would be left here without Atoll; which objects were applied, somebody else knows.

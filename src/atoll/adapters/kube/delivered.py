@@ -155,7 +155,9 @@ class Delivered(Generic[W, E]):
 
     def _undropped(self, key: str) -> list[E]:
         name = self._unread.pop(key, None)
-        event = None if name is None else self._reader.undropped(name)
+        if name is None or name in self._unread.values():
+            return []  # another one of that name cannot be read either
+        event = self._reader.undropped(name)
         return [] if event is None else [event]
 
     def _dropped(self, metadata: wire.ObjectMeta, error: Exception) -> list[E]:

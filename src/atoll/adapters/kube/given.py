@@ -44,11 +44,29 @@ def pod_in(file: DumpFile, namespace: str, created: str, resources: tuple[str, .
     metadata = {"namespace": namespace, "name": told.get("generateName", ""), **told}
     metadata |= {"uid": UID, "resourceVersion": "", "creationTimestamp": created}
     whole = {**value, "metadata": metadata, "status": {}}
+    if isinstance(spec := value.get("spec"), dict):
+        whole["spec"] = _requesting(spec)
     pod = _converted(file, pods[0], whole, wire.Pod)
     try:
         return pod_facts(pod, resources), kube_pod(msgspec.json.decode(msgspec.json.encode(whole), type=wire_kube.Pod))
     except ValueError as error:
         raise _refusal(file, pods[0], error) from None
+
+
+def _requesting(spec: dict[str, Any]) -> dict[str, Any]:
+    """What is limited is requested, where nothing else is, as the API server writes it into a pod."""
+    lists = {key: spec[key] for key in ("containers", "initContainers") if isinstance(spec.get(key), list)}
+    return {**spec, **{key: [_with_requests(each) for each in listed] for key, listed in lists.items()}}
+
+
+def _with_requests(container: Any) -> Any:  # noqa: ANN401
+    resources = container.get("resources") if isinstance(container, dict) else None
+    if not isinstance(resources, dict):
+        return container
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    if not (isinstance(limits, dict) and isinstance(requests, dict)):
+        return container
+    return {**container, "resources": {**resources, "requests": {**limits, **requests}}}
 
 
 def policies_in(file: DumpFile) -> tuple[PolicyObject, ...]:

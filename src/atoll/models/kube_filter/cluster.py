@@ -68,17 +68,14 @@ class KubeCluster:
         """Anything that happened."""
         match event:
             case KubePodSeen(pod):
-                self._unread.pop(("pods", pod.name), None)
                 self.put_pod(pod)
             case KubePodGone(uid):
                 self.drop_pod(uid)
             case KubeNodeSeen(node):
-                self._unread.pop(("nodes", node.name), None)
                 self.put_node(node)
             case KubeNodeGone(name):
                 self.drop_node(name)
             case KubeNamespaceSeen(name, labels):
-                self._unread.pop(("namespaces", name), None)
                 self.put_namespace(name, labels)
             case KubeNamespaceGone(name):
                 self.drop_namespace(name)
@@ -157,7 +154,6 @@ class KubeCluster:
 
     def put_stored(self, stored: KubeStored) -> None:
         """A claim, a volume, a class or what stands behind them."""
-        self._unread.pop((STORED_KINDS[type(stored)], stored.name), None)
         self._now.storage.put(stored)
         self._now.version += 1
 
@@ -166,7 +162,7 @@ class KubeCluster:
         self._now.version += 1
 
     def put_unread(self, kind: str, name: str, why: str) -> None:
-        """Something that cannot be read at all. Nothing is certain until it is seen again or `drop_unread` is called.
+        """Something that cannot be read at all. Nothing is certain until `drop_unread` is called.
 
         Args: kind: in the plural, as in an address: "pods".
         """
@@ -199,10 +195,14 @@ class KubeCluster:
         answer = self.answer(pod, node)
         return "" if isinstance(answer, Passes) else answer.why
 
-    def answer(self, pod: KubePod, node: str) -> Answer:
-        """What kube-scheduler would say of the pod, pinned to that node. The pod itself must not count anywhere."""
+    def answer(self, pod: KubePod, node: str, *, uncordoned: bool = False) -> Answer:
+        """What kube-scheduler would say of the pod, pinned to that node. The pod itself must not count anywhere.
+
+        Args: uncordoned: as if the node was.
+        """
         books = self._now.books.get(node)
         facts = books.node if books is not None else None
+        facts = taints.uncordoned(facts) if uncordoned and facts is not None else facts
         if books is None or facts is None:
             return Refuses(Rule.UNKNOWN_NODE, f"there is no node {node}")
         refusal = taints.refusal(pod, facts) or node_affinity.refusal(pod, facts)

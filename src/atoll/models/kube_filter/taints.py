@@ -1,9 +1,17 @@
 """TaintToleration and NodeUnschedulable: which taints keep a pod away, and what a cordon means."""
 
+from dataclasses import replace
+
 from atoll.core.kube_facts import KubeNode, KubePod, Refuses, Rule, Taint, Toleration
 
 _KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
 _CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+
+
+def uncordoned(node: KubeNode) -> KubeNode:
+    """As it is once somebody says so; the taint goes with the word."""
+    kept = tuple(taint for taint in node.taints if (taint.key, taint.effect) != (_CORDON.key, _CORDON.effect))
+    return replace(node, unschedulable=False, taints=kept)
 
 
 def refusal(pod: KubePod, node: KubeNode) -> Refuses | None:
