@@ -282,9 +282,12 @@ class Mirror:
         books = self._books(node, record, without)
         return view_of(books) if books else None
 
-    def may_be_anothers(self, grant: Grant, node: str) -> bool:
-        """Whether a pod of the node that is not read back may have got what was granted to one that is gone."""
-        books = self._books(node) if self.config(node).mode is NodeMode.COMMAND else None
+    def may_be_anothers(self, grant: Grant, node: str, record: LedgerRecord | None = None) -> bool:
+        """Whether a pod of the node that is not read back may have got what was granted to one that is gone.
+
+        Args: record: the node's ledger as it would be.
+        """
+        books = self._books(node, record) if self.config(node).mode is NodeMode.COMMAND else None
         return books is not None and may_be_anothers(books, grant)
 
     def _books(

@@ -65,16 +65,19 @@ class Releaser:
     def contribute(self, draft: Draft) -> Draft:
         """Take out of the draft what has ended, and what may be given up by now."""
         record = draft.record
-        dead = [g.owner.uid for g in record.grants if self._has_ended(g, record.node)]
         given_up = [uid for uid, node in list(self._leaving) if node == record.node and self._may_drop(uid, record)]
+        # What is decided next sees the ledger without these, and who was kept for their sake alone is kept no more.
+        record = record.without(*given_up)
+        dead = [g.owner.uid for g in record.grants if self._has_ended(g, record)]
         deleted = bool(record.grants) and not record.version  # by somebody; the leader makes the object anew
         urgent = draft.urgent or bool(given_up) or (self.leading and (bool(dead) or deleted))
-        return Draft(record.without(*dead, *given_up), urgent)
+        return Draft(record.without(*dead), urgent)
 
-    def _has_ended(self, grant: Grant, node: str) -> bool:
+    def _has_ended(self, grant: Grant, record: LedgerRecord) -> bool:
         """Whether the owner is gone, the node has let go of what it held, and nothing else is to be kept of it."""
+        node = record.node
         over = self._mirror.state(grant, node) is State.RELEASING and not self._mirror.lingers(grant.owner.uid, node)
-        kept = over and (self._mirror.keeps_closed(grant, node) or self._mirror.may_be_anothers(grant, node))
+        kept = over and (self._mirror.keeps_closed(grant, node) or self._mirror.may_be_anothers(grant, node, record))
         return over and not kept
 
     def sweep(self, node: str) -> None:

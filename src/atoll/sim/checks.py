@@ -79,13 +79,13 @@ class Checks:
         if pod.gang is None or pod.uid not in self._granted_at:
             return  # others held it, or nothing is promised to it
         here = {each.uid: each for each in self._cluster.pods.values() if each.gang == pod.gang}
+        if any(uid in self._released for uid in here if uid != pod.uid):
+            return  # the others follow, whatever becomes of one of them
         members = self._gangs[pod.gang.name]
         recorded = {grant.owner.uid for record in self._cluster.ledgers.values() for grant in record.grants}
-        counted = [
-            uid
-            for uid in members
-            if uid in recorded or (uid in here and not here[uid].gated) or (uid not in here and uid in self._granted_at)
-        ]
+        # Whoever goes after the first gate is lifted keeps none of the others.
+        gone = {uid for uid in members if uid in self._granted_at and (uid not in here or here[uid].deleting)}
+        counted = [uid for uid in members if uid in recorded or uid in gone or (uid in here and not here[uid].gated)]
         self._marks["a gang set out"] += 1
         if len(counted) < pod.gang.size:
             raise Violation(f"10: {pod.uid} was let go with {counted} of its gang of {pod.gang.size}")
