@@ -23,7 +23,7 @@ FOUND = {
     15: "on an observed node that nobody could foresee, grants named GPUs that the node did not give",
     242: "what an ended pod held counted as free while its node still held it",
     1122: "two instances corrected each other's refusal on a pod for ever",
-    7771: "a GPU was granted that the ledger kept for a dead owner, since whom it was kept for was let go in that write",
+    7771: "a GPU was granted that the ledger went on keeping for a dead owner, by what it lost in that write",
     4000973: "a gang was found to fit, and was refused by the ledger, for ever",
 }
 """Seeds that once found something, and what it was."""
