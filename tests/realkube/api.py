@@ -219,8 +219,9 @@ class Api:
                 answer = response.read()
             except BaseException as error:
                 connection.close()
-                # A kept connection may have been closed by a server that was restarted; a new one tells the truth.
-                if kept and isinstance(error, ConnectionError):
+                # A kept connection may have been closed by a server that was restarted or thought it idle; a new one
+                # tells the truth.
+                if kept and isinstance(error, ConnectionError | ssl.SSLEOFError):
                     continue
                 raise
             self._idle.append(connection)
