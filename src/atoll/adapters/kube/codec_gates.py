@@ -37,10 +37,11 @@ def terms_of(spec: wire.PodSpec) -> str:
 
 
 def pinned_to(spec: wire.PodSpec) -> str:
-    """The one node that every required term names, "" = none."""
-    terms = (term for term in required_terms(spec) if term.match_expressions or term.match_fields)
-    named = {_named_node(term) for term in terms}
-    return intern(named.pop() or "") if len(named) == 1 else ""
+    """The one node that every required term names, "" = none; a term that names others beside it holds nowhere."""
+    terms = [term for term in required_terms(spec) if term.match_expressions or term.match_fields]
+    named = [_named_nodes(term) for term in terms]
+    shared = frozenset.intersection(*named) if named else frozenset()
+    return intern(next(iter(shared))) if len(shared) == 1 else ""
 
 
 def lifting_patch(effect: LiftGates) -> dict[str, Any]:
@@ -66,9 +67,8 @@ def _with(term: wire.NodeTerm, field: wire.NodeExpression) -> wire.NodeTerm:
     return msgspec.structs.replace(term, match_fields=(*(term.match_fields or ()), field))
 
 
-def _named_node(term: wire.NodeTerm) -> str | None:
-    for field in term.match_fields or ():
-        match field.key, field.operator, field.values:
-            case (key, "In", (node,)) if key == NODE_NAME:
-                return node
-    return None
+def _named_nodes(term: wire.NodeTerm) -> frozenset[str]:
+    fields = ((field.key, field.operator, field.values) for field in term.match_fields or ())
+    return frozenset(
+        values[0] for key, how, values in fields if (key, how) == (NODE_NAME, "In") and values and len(values) == 1
+    )
