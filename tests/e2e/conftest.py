@@ -5,7 +5,8 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
-from tests.e2e.installation import Installation
+from tests.e2e.fault_load import make_boxes
+from tests.e2e.installation import Box, Installation
 from tests.realkube import fleet
 from tests.realkube.harness import ControlPlane
 
@@ -36,6 +37,12 @@ def _module(item: pytest.Item) -> str:
 def atoll_cluster() -> Iterator[Installation]:
     with ControlPlane() as plane:
         yield Installation(plane)
+
+
+@pytest.fixture
+def boxes(cluster: Installation) -> tuple[list[Box], Box]:
+    """Of the load under which services die."""
+    return make_boxes(cluster)
 
 
 @pytest.fixture

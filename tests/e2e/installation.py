@@ -314,10 +314,8 @@ class Installation:
         wait_until(clean, "the ledgers to forget pods that are gone", timeout_s)
         self.check_books(names)
 
-    def check_books(self, nodes: Iterable[str]) -> None:
-        """No UUID twice, and every bound pod of our scheduler has a grant on its own node and nowhere else."""
-        # Whoever is bound has been granted before: the pods are asked first, others may be bound meanwhile.
-        pods, nodes = self.api.items(fleet.pods_in()), list(nodes)
+    def nodes_by_owner(self, nodes: Iterable[str]) -> dict[str, list[str]]:
+        """UID -> the nodes whose ledgers name it; no ledger gives a UUID twice."""
         by_owner: dict[str, list[str]] = {}
         for node in nodes:
             held: set[str] = set()
@@ -326,6 +324,13 @@ class Installation:
                 assert not held & uuids, f"{node} gives {held & uuids} twice"
                 held |= uuids
                 by_owner.setdefault(grant["owner"]["uid"], []).append(node)
+        return by_owner
+
+    def check_books(self, nodes: Iterable[str]) -> None:
+        """No UUID twice, and every bound pod of our scheduler has a grant on its own node and nowhere else."""
+        # Whoever is bound has been granted before: the pods are asked first, others may be bound meanwhile.
+        pods, nodes = self.api.items(fleet.pods_in()), list(nodes)
+        by_owner = self.nodes_by_owner(nodes)
         for pod in pods:
             node = pod["spec"].get("nodeName")
             ours = pod["spec"]["schedulerName"] == ("default-scheduler" if self.gate == PLACEMENT else self.profile)

@@ -13,7 +13,6 @@ from tests.e2e.fault_load import (
     die_while_starting,
     finish_load,
     load,
-    make_boxes,
     successor,
 )
 from tests.e2e.holding_proxy import HoldingProxy
@@ -50,11 +49,6 @@ UNDER_LOAD = [
     "after-grant-acknowledged@3",
     "binding-sent@3",
 ]
-
-
-@pytest.fixture
-def boxes(cluster: Installation) -> tuple[list[Box], Box]:
-    return make_boxes(cluster)
 
 
 @pytest.mark.parametrize("point", AT_START)

@@ -6,7 +6,7 @@ import pytest
 
 from atoll.core.delivery import PLACEMENT
 from tests.e2e.burst import twenty_pods_at_once
-from tests.e2e.fault_load import AT_START, die_under_load, die_while_starting, make_boxes
+from tests.e2e.fault_load import AT_START, die_under_load, die_while_starting
 from tests.e2e.installation import Box, Installation
 from tests.realkube.harness import ControlPlane
 
@@ -39,11 +39,6 @@ UNDER_LOAD = [
 def atoll_cluster() -> Iterator[Installation]:
     with ControlPlane() as plane:
         yield Installation(plane, gate=PLACEMENT)
-
-
-@pytest.fixture
-def boxes(cluster: Installation) -> tuple[list[Box], Box]:
-    return make_boxes(cluster)
 
 
 @pytest.mark.parametrize("point", AT_START)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from atoll.core.delivery import PLACEMENT
-from tests.e2e.fault_load import RESTRICTED, bound_of_five, finish_load, load, make_boxes
+from tests.e2e.fault_load import RESTRICTED, bound_of_five, finish_load, load
 from tests.e2e.installation import Box, Installation
 from tests.e2e.test_faults import stopped
 from tests.realkube import fleet
@@ -23,11 +23,6 @@ PAUSES = ["before-grant", "after-grant-write-sent", "after-grant-acknowledged", 
 def atoll_cluster() -> Iterator[Installation]:
     with ControlPlane() as plane:
         yield Installation(plane, gate=PLACEMENT)
-
-
-@pytest.fixture
-def boxes(cluster: Installation) -> tuple[list[Box], Box]:
-    return make_boxes(cluster)
 
 
 def another(cluster: Installation) -> Piece:

@@ -97,14 +97,7 @@ class ThreeWays:
         """No UUID twice, and every bound pod has a grant on its own node and nowhere else."""
         # Whoever is bound has been granted before: the pods are asked first, others may be bound meanwhile.
         pods = [pod for namespace in WAYS for pod in self.api.items(fleet.pods_in(namespace))]
-        by_owner: dict[str, list[str]] = {}
-        for box in boxes:
-            held: set[str] = set()
-            for grant in self.cluster.grants(box.name):
-                uuids = uuids_of(grant)
-                assert not held & uuids, f"{box.name} gives {held & uuids} twice"
-                held |= uuids
-                by_owner.setdefault(grant["owner"]["uid"], []).append(box.name)
+        by_owner = self.cluster.nodes_by_owner(box.name for box in boxes)
         for pod in pods:
             if node := pod["spec"].get("nodeName"):
                 assert by_owner.get(pod["metadata"]["uid"]) == [node], f"{pod['metadata']['name']}: {by_owner}"

@@ -9,6 +9,7 @@ from atoll.cli.counted import gpus_text
 from atoll.cli.fixes import ends_text, fix_document, fix_lines
 from atoll.core.explain import Blocker, Explanation, IslandReason, NodeReason
 from atoll.core.fixes import Remedy
+from atoll.core.sentences import some_of
 
 Document = dict[str, Any]
 NAMES_MAX = 4
@@ -30,17 +31,12 @@ def explanation_lines(pod: str, explanation: Explanation, *, there: bool = False
         if unplaced := _unplaced(node):
             yield Text(f"    {unplaced}")
     for barred in explanation.barred:
-        yield Text(f"  {_some(barred.nodes)}: {barred.why}")
+        yield Text(f"  {some_of(barred.nodes, NAMES_MAX)}: {barred.why}")
     if explanation.more:
         count = sum(number for _, number in explanation.more)
         why = ", ".join(f"{number} {code}" for code, number in explanation.more)
         yield Text(f"  and {count} more nodes: {why}")
     yield from fix_lines(explanation.fixes, pod if there else "")
-
-
-def _some(names: tuple[str, ...]) -> str:
-    more = len(names) - NAMES_MAX
-    return ", ".join(names[:NAMES_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 def _island_row(island: IslandReason) -> tuple[str, str, str]:

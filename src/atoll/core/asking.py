@@ -116,6 +116,11 @@ def _remembered(
         return InvalidRequest(str(wrong))
 
 
+def count_in(text: str, most: int) -> int:
+    """The number that it is, 0 where it is none, or has more digits than `most`."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(most)) else 0
+
+
 class _WrongValueError(Exception):
     """Leaves the reading of annotations at the first wrong one; never leaves this module."""
 
@@ -286,9 +291,7 @@ class _Words:
 
     def check_count(self, key: str, most: int) -> None:
         value = self.text(key)
-        digits = value is not None and value.isascii() and value.isdigit() and len(value) <= len(str(most))
-        legal = value is None or (digits and 1 <= int(value) <= most)
-        if not legal:
+        if value is not None and not 1 <= count_in(value, most) <= most:
             raise _WrongValueError(f"{key}: found {quoted(value or '')}; legal is a number from 1 to {most}")
 
     def scopes(self, key: str) -> tuple[Scope, ...] | None:

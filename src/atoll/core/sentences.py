@@ -31,6 +31,12 @@ WHAT_HELPS: dict[Code, str] = {
 }
 
 
+def some_of(names: Sequence[str], most: int = NAMES_SHOWN) -> str:
+    """The first of them, and how many more there are."""
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
 def reason(refusal: Refusal) -> str:
     """One line for one node, `Code: why`."""
     return f"{refusal.code}: {_why(refusal)}" + (f"; {refusal.note}" if refusal.note else "")

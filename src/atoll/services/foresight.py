@@ -13,10 +13,11 @@ from atoll.core.facts import PodFacts
 from atoll.core.kube_events import KubeEvent, KubePodGone, KubePodSeen, KubeSynced
 from atoll.core.kube_facts import KubePod, Passes, Refuses, Rule, Unsure
 from atoll.core.resource_version import is_newer
+from atoll.core.sentences import some_of
 from atoll.models.kube_filter.cluster import STORED_KINDS, KubeCluster
 
 KINDS = frozenset({"pods", "nodes", "namespaces", *STORED_KINDS.values()})
-NODES_TOLD_MAX, KINDS_TOLD_MAX, TOLD_MAX = 3, 3, 1000
+KINDS_TOLD_MAX, TOLD_MAX = 3, 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class Foresight:
                 refused.setdefault(answer.rule, {})[node] = answer.why
         # One of each kind stands for all of it: amounts differ from node to node, and from moment to moment.
         kinds = sorted(refused.values(), key=lambda each: (-len(each), min(each)))[:KINDS_TOLD_MAX]
-        told = "; ".join(f"{_names(list(each))}: {next(iter(each.values()))}" for each in kinds)
+        told = "; ".join(f"{some_of(list(each))}: {next(iter(each.values()))}" for each in kinds)
         return [node for node, answer in said.items() if isinstance(answer, Passes)], told[:TOLD_MAX]
 
     def refusals(self, pod: KubePod, nodes: Collection[str]) -> dict[str, Refuses | Unsure]:
@@ -143,8 +144,3 @@ class Foresight:
         pod, node = self._unbound.get(uid), self._sent.get(uid)
         if pod is not None and node is not None:
             self._cluster.assume(pod, node)
-
-
-def _names(nodes: list[str]) -> str:
-    more = len(nodes) - NODES_TOLD_MAX
-    return ", ".join(nodes[:NODES_TOLD_MAX]) + (f" and {more} more" if more > 0 else "")

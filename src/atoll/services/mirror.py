@@ -150,7 +150,7 @@ class Mirror:
                 self.pools.distrust(name)
                 return False
             case Undropped(Kind.CONFIGS, name):
-                self.pools.unread.discard(name)
+                self.pools.trust(name)
                 return True
             case Dropped() | Undropped():
                 return False

@@ -16,18 +16,20 @@ class Pools:
 
     def put(self, config: NodeConfigObject) -> None:
         self.objects[config.name] = config
-        self.unread.discard(config.name)
         self._merged.clear()
 
     def drop(self, name: str) -> None:
         self.objects.pop(name, None)
-        self.unread.discard(name)
         self._merged.clear()
 
     def distrust(self, name: str) -> None:
         """It cannot be read; what was known of it stays."""
         if name not in self.objects:
             self.unread.add(name)
+
+    def trust(self, name: str) -> None:
+        """It is gone, or can be read from now on."""
+        self.unread.discard(name)
 
     def config(self, name: str, node: NodeFacts | None) -> NodeConfig:
         if name not in self._merged:

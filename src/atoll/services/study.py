@@ -20,7 +20,6 @@ from atoll.core.kube_events import KubeEvent
 from atoll.core.kube_facts import KubePod, Refuses, Unsure
 from atoll.core.ledger import Grant, NodeMode, Owner
 from atoll.core.placement_policy import PolicyObject
-from atoll.core.reasons import Code
 from atoll.core.removal import PodLeft, Pool, Remains
 from atoll.core.request import GpuRequest, InvalidRequest, Policy
 from atoll.core.resolving import Considered, Ruling, considered
@@ -112,11 +111,11 @@ class Study:
             barred = self._barred(pod, given or self._foresight.waiting(pod.uid)) if why else {}
             open_ = [name for name in mirror.fleet if name not in barred] if barred else None
             decision = decide(snapshot, request, open_)
-            if isinstance(decision, Rejection) and barred and not open_:
-                decision = replace(decision, code=Code.UNSCHEDULABLE)
-            if isinstance(decision, Rejection) and why:
-                found = explain(snapshot, request, open_, self._asked_elsewhere, barred)
-                explanation = replace(found, fixes=self._taken(pod, request, found.fixes)) if found else None
+            refused = isinstance(decision, Rejection) and why
+            found = explain(snapshot, request, open_, self._asked_elsewhere, barred) if refused else None
+            if isinstance(decision, Rejection) and found is not None:
+                decision = replace(decision, code=found.code)
+                explanation = replace(found, fixes=self._taken(pod, request, found.fixes))
         return Story(pod, ruling, looked_at, request, decision, explanation, grant, pod.uid in mirror.pods)
 
     def _barred(self, facts: PodFacts, pod: KubePod | None) -> dict[str, Refuses | Unsure]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from sys import intern
 
 from atoll.adapters.kube.names import NAME_MAX
-from atoll.core.asking import GANG_SIZE, GANG_SIZE_MAX
+from atoll.core.asking import GANG_SIZE, GANG_SIZE_MAX, count_in
 from atoll.core.facts import Gang
 
 ASKED_FOR = (
@@ -42,8 +42,4 @@ def gang_of(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Gang |
 
 
 def _count(text: str) -> int:
-    return (
-        min(int(text), GANG_SIZE_MAX)
-        if text.isascii() and text.isdigit() and len(text) <= len(str(GANG_SIZE_MAX))
-        else 0
-    )
+    return min(count_in(text, GANG_SIZE_MAX), GANG_SIZE_MAX)

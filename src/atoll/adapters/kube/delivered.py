@@ -4,9 +4,9 @@ An object that did not change in what we read of it gives no event: node heartbe
 `Dropped` by name, and what was known of it stays.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -64,6 +64,14 @@ class Reader(Generic[W, E]):
     by_uid: bool = False
     optional: bool = False
     another: Callable[[E, E], bool] = _never
+
+
+def by_path(readers: Iterable[Reader[Any, E]]) -> list[list[Reader[Any, E]]]:
+    """Those of one path together, to be asked for once."""
+    paths: dict[str, list[Reader[Any, E]]] = {}
+    for reader in readers:
+        paths.setdefault(reader.path, []).append(reader)
+    return list(paths.values())
 
 
 class Delivered(Generic[W, E]):

@@ -7,7 +7,7 @@ from typing import Any
 from atoll.adapters.kube.client import KubeClient, Unanswered
 from atoll.adapters.kube.cluster_readers import cluster_readers
 from atoll.adapters.kube.credentials import Access, AccessError
-from atoll.adapters.kube.delivered import Delivered, Reader
+from atoll.adapters.kube.delivered import Delivered, Reader, by_path
 from atoll.adapters.kube.kube_readers import kube_readers
 from atoll.adapters.kube.names import GPU_RESOURCE
 from atoll.adapters.kube.pages import whole_list
@@ -54,12 +54,9 @@ async def everything(
     """
     kube = kube_readers() if foresee else {}
     readers: list[Reader[Any, Any]] = [*cluster_readers(resources, namespace).values(), *kube.values()]
-    paths: dict[str, list[Reader[Any, Any]]] = {}
-    for reader in readers:
-        paths.setdefault(reader.path, []).append(reader)
     try:
         async with asyncio.TaskGroup() as group:
-            lists = [group.create_task(_all_of(client, sharing)) for sharing in paths.values()]
+            lists = [group.create_task(_all_of(client, sharing)) for sharing in by_path(readers)]
     except* (AtollError, Unanswered, AccessError) as refused:
         raise refused.exceptions[0] from None
     return [*(event for events in lists for event in events.result()), *map(KubeSynced, kube)]

@@ -16,7 +16,7 @@ import structlog
 from atoll.adapters.kube import wire
 from atoll.adapters.kube.client import Answer, KubeClient, Unanswered
 from atoll.adapters.kube.credentials import AccessError
-from atoll.adapters.kube.delivered import Delivered, Reader
+from atoll.adapters.kube.delivered import Delivered, Reader, by_path
 
 E = TypeVar("E")
 
@@ -55,10 +55,7 @@ async def watch(
     """
     batches: asyncio.Queue[list[E]] = asyncio.Queue(QUEUED_BATCHES)
     first_listed = asyncio.Event()
-    paths: dict[str, list[Reader[Any, E]]] = {}
-    for reader in readers:
-        paths.setdefault(reader.path, []).append(reader)
-    kinds = [_KindWatch(client, sharing, batches, order, first_listed) for sharing in paths.values()]
+    kinds = [_KindWatch(client, sharing, batches, order, first_listed) for sharing in by_path(readers)]
     tasks = [asyncio.create_task(kind.run(), name=f"watch-{kind.name}") for kind in kinds]
     getting: asyncio.Task[list[E]] | None = None
     try:

@@ -11,6 +11,7 @@ from rich.text import Text
 from atoll.cli.tiles import FREE, OUT, UNSURE, WIDTH, Island, Lettering, Tile, draw, plain
 from atoll.core.audit.report import Answer, AuditedNode, Finding, GpuState, HolderView, Prospect, Report, Severity
 from atoll.core.errors import printable
+from atoll.core.sentences import some_of
 
 FINDINGS_MAX, NODES_DRAWN, LINES_MAX, EVIDENCE_MAX = 20, 6, 12, 4
 STYLE = {Severity.CRITICAL: "bold red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
@@ -132,7 +133,7 @@ class _Printer:
         self._title("What a Restricted pod would get from Atoll now")
         rows = [("GPUs", "whole now", "if empty", "nodes that fit", "Atoll takes", "enough free, none intact")]
         for size in report.sizes:
-            broken = _names(size.enough_but_broken)
+            broken = some_of(size.enough_but_broken)
             known = size.fits is not None
             now = (str(size.slots), str(size.fits), size.best or "-", broken or "-") if known else ("?", "?", "?", "?")
             rows.append((str(size.gpus), now[0], str(size.slots_empty), *now[1:]))
@@ -148,7 +149,7 @@ class _Printer:
         rows: list[tuple[str, ...]] = [head]
         for size in report.stock:
             counts = (size.gpus, size.whole, size.split, size.fails, size.unknown)
-            rows.append((*map(str, counts), _names(size.avoidable) or "-"))
+            rows.append((*map(str, counts), some_of(size.avoidable) or "-"))
         for line in columns(rows):
             self._line(f"  {line}")
 
@@ -161,7 +162,7 @@ class _Printer:
         versions = [
             f"{each.name} {each.version or '?'}"
             + ("" if each.role == each.name else f" ({each.role})")
-            + (f" · {_names(each.nodes)}" if each.nodes else "")
+            + (f" · {some_of(each.nodes)}" if each.nodes else "")
             for each in report.components
         ]
         blind = [
@@ -174,7 +175,7 @@ class _Printer:
         if any(ability.subject and ability.nodes for ability in report.abilities) and report.components:
             self._title("What hands out GPUs here, and what it can promise")
             for ability in report.abilities[: None if self._wide else NODES_DRAWN]:
-                self._line(f"  {ability.subject} · {_names(ability.nodes)}", "bold")
+                self._line(f"  {ability.subject} · {some_of(ability.nodes)}", "bold")
                 for sign, words in (("+", ability.can), ("-", ability.cannot)):
                     for word in words:
                         self._line(f"    {sign} {word}")
@@ -233,11 +234,6 @@ def _where(holder: HolderView) -> str:
     if len(holder.gpus) == 1:
         return ""
     return f"within one {holder.spans}" + (f", worst link {holder.worst_link}" if holder.worst_link else "")
-
-
-def _names(names: Sequence[str], most: int = 3) -> str:
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
 def _islands(node: AuditedNode, letters: Mapping[str, str]) -> list[Island]:

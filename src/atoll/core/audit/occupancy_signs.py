@@ -13,6 +13,7 @@ from atoll.core.audit.report import Severity
 from atoll.core.gpuset import positions
 from atoll.core.id_list import id_mask, ranges
 from atoll.core.scope import Scope
+from atoll.core.sentences import some_of
 from atoll.core.shape import Shape
 from atoll.core.verdict import Fit, Refusal
 
@@ -49,7 +50,7 @@ def _owners(occupancy: Occupancy) -> Iterator[Sign]:
             yield Sign("RewrittenIds", f"{held.label} is recorded with {recorded} and sees {visible}", node.name,
                        (held.label,), weight=held.count)  # fmt: skip
         if held.strange and shape is not None:
-            ids = _some(held.strange)
+            ids = some_of(held.strange)
             detail = f"{held.label} is recorded with {ids}, which this node does not have"
             yield Sign("UnknownDevice", detail, node.name, (held.label,), weight=held.count)
         if shape is not None and is_split(occupancy, held):
@@ -59,10 +60,10 @@ def _owners(occupancy: Occupancy) -> Iterator[Sign]:
     yield from _overcommitted(occupancy)
     unplaced = [held for held in occupancy.held if not held.gpus and held.count and not held.strange]
     if unplaced and shape is not None:
-        yield Sign("AssignmentUnknown", f"nothing says which GPUs {_some([held.label for held in unplaced])} hold",
+        yield Sign("AssignmentUnknown", f"nothing says which GPUs {some_of([held.label for held in unplaced])} hold",
                    node.name, weight=sum(held.count for held in unplaced))  # fmt: skip
     if occupancy.stale:
-        yield Sign("RecordsStale", f"the checkpoint still names {_some(occupancy.stale)}", node.name)
+        yield Sign("RecordsStale", f"the checkpoint still names {some_of(occupancy.stale)}", node.name)
 
 
 def _overcommitted(occupancy: Occupancy) -> Iterator[Sign]:
@@ -70,11 +71,11 @@ def _overcommitted(occupancy: Occupancy) -> Iterator[Sign]:
     node, count = occupancy.node, max(occupancy.state.count, occupancy.node.capacity or 0)
     asked = sum(held.count for held in occupancy.held if not held.shared)
     if not node.in_cluster and node.machine is None and occupancy.held:
-        names = _some([held.label for held in occupancy.held])
+        names = some_of([held.label for held in occupancy.held])
         detail = f"{names} run on it, and no Node object of that name was seen"
         yield Sign("NodeNotSeen", detail, node.name, weight=asked)
     elif asked > count > 0:
-        names = _some([held.label for held in sorted(occupancy.held, key=lambda held: -held.count)])
+        names = some_of([held.label for held in sorted(occupancy.held, key=lambda held: -held.count)])
         yield Sign("Overcommitted", f"pods hold {asked:,} of {count} GPUs: {names}", node.name, weight=asked - count)
 
 
@@ -158,12 +159,12 @@ def _why_waiting(nodes: Sequence[Occupancy], told: Sequence[Occupancy], gpus: in
     fits = [name for name, verdict in verdicts if isinstance(verdict, Fit)]
     broken = [name for name, verdict in verdicts if is_broken(verdict)]
     doubtful = [name for name, verdict in verdicts if is_doubtful(verdict)]
-    unknown = f"; of {_some(doubtful)} too little is known" if doubtful else ""
+    unknown = f"; of {some_of(doubtful)} too little is known" if doubtful else ""
     if fits:
-        return "WaitsElsewhere", f"{_some(fits)} could serve it whole, so it waits for something else"
+        return "WaitsElsewhere", f"{some_of(fits)} could serve it whole, so it waits for something else"
     if broken:
         has = "has" if len(broken) == 1 else "have"
-        return "WaitsForIsland", f"{_some(broken)} {has} as many free, and no island is intact{unknown}"
+        return "WaitsForIsland", f"{some_of(broken)} {has} as many free, and no island is intact{unknown}"
     # Where GPUs are shared a node offers more than it has.
     largest = max((max(each.state.count, each.node.capacity or 0) for each in nodes), default=0)
     if 0 < largest < gpus:
@@ -180,8 +181,3 @@ def waiting(pods: Sequence[AuditPod]) -> int:
 def _index(occupancy: Occupancy, gpus: int) -> str:
     topology = occupancy.topology
     return ranges(topology.devices[n].index for n in positions(gpus)) if topology else str(gpus.bit_count())
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:3])
-    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
