@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.e2e.installation import Box, Installation, atoll
+from tests.e2e.installation import Box, Installation, atoll, uuids_of
 from tests.e2e.kubectl import kubectl
 from tests.realkube import fleet
 from tests.realkube.api import Json
@@ -55,14 +55,13 @@ def node(change: Json) -> Change:
     return lambda cluster, box: cluster.api.patch(f"{fleet.NODES}/{box.name}", change) and None
 
 
-def quarantine(*positions: int) -> Change:
-    def quarantined(cluster: Installation, box: Box) -> None:
-        uuids = [box.topology.devices[n].uuid for n in positions]
-        cluster.configure("pool", [box.name], quarantine=uuids)
-        cluster.serve.kill()
-        cluster.serve = cluster.start_serve()  # which knows of it from its start
-
-    return quarantined
+def quarantine_two_free(cluster: Installation, box: Box) -> None:
+    """Take two GPUs out of whatever island nobody holds: which one that is follows the UUIDs, so a node's name."""
+    held = frozenset[str]().union(*(uuids_of(grant) for grant in cluster.grants(box.name)))
+    free = [device.uuid for device in box.topology.devices if device.uuid not in held]
+    cluster.configure("pool", [box.name], quarantine=free[:2])
+    cluster.serve.kill()
+    cluster.serve = cluster.start_serve()  # which knows of it from its start
 
 
 TAINT = {"key": "maintenance", "effect": "NoSchedule"}
@@ -100,7 +99,7 @@ SITUATIONS = {
         ),
     ),
     "a quarantined GPU breaks the free island": Situation(
-        {"a": 4}, 4, "InsufficientGPUs", "EndPods", before=quarantine(4, 5), blockers=frozenset({"a"})
+        {"a": 4}, 4, "InsufficientGPUs", "EndPods", before=quarantine_two_free, blockers=frozenset({"a"})
     ),
     "nobody knows the topology": Situation({}, 4, "TopologyUnknown", "PreferOnly", published=False),
     "no switch is that large": Situation(
