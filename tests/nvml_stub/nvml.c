@@ -31,6 +31,8 @@ enum {
     DRIVER_NOT_LOADED = 9, TIMEOUT = 10, GPU_IS_LOST = 15, UNKNOWN = 999,
 };
 enum { DEVICES_MAX = 64, MIG_MAX = 8, LINKS_MAX = 18, EVENT_XID = 8 };
+/* How often a wait looks for an event. The real library sleeps in the kernel; a shorter time costs CPU that it does not. */
+enum { WAKE_MS = 50 };
 
 typedef struct {
     char busIdLegacy[16];
@@ -355,7 +357,7 @@ nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long ty
 }
 nvmlReturn_t nvmlEventSetWait_v2(void *set, nvmlEventData_t *into, unsigned timeout_ms) {
     (void)set;
-    for (unsigned waited = 0;; waited += 5) {
+    for (unsigned waited = 0;; waited += WAKE_MS) {
         nvmlReturn_t told = begin("nvmlEventSetWait");
         if (told != SUCCESS) return told;
         const json *event = json_item(json_at(machine, "events"), told_events);
@@ -368,7 +370,7 @@ nvmlReturn_t nvmlEventSetWait_v2(void *set, nvmlEventData_t *into, unsigned time
             return SUCCESS;
         }
         if (waited >= timeout_ms) return TIMEOUT;
-        usleep(5000);
+        usleep(1000 * WAKE_MS);
     }
 }
 nvmlReturn_t nvmlEventSetWait(void *set, nvmlEventData_t *into, unsigned timeout_ms) {
