@@ -114,23 +114,36 @@ class Seen:
                 self._changed.wait(left_s)
 
     def _follow(self) -> None:
+        """List and watch, again and again: what goes while nobody watches is told by no watch."""
         while not self._stopping:
             with contextlib.suppress(ApiError, OSError, http.client.HTTPException):
-                for event in self._api.watch(self._path, timeout_s=WATCH_S):
+                listed = self._api.get(self._path)
+                self._renew(listed["items"])
+                for event in self._api.watch(self._path, listed["metadata"]["resourceVersion"], timeout_s=WATCH_S):
                     self._take(event)
+
+    def _renew(self, items: list[Json]) -> None:
+        with self._changed:
+            self._newest = {_key(item): item for item in items}
+            self._changed.notify_all()
+        for item in items:
+            self._told(item)
 
     def _take(self, event: Json) -> None:
         item = event["object"]
-        metadata = item.get("metadata", {})
-        key = metadata.get("namespace", ""), metadata.get("name", "")
         with self._changed:
             if event["type"] == "DELETED":
-                self._newest.pop(key, None)
+                self._newest.pop(_key(item), None)
             elif event["type"] in {"ADDED", "MODIFIED"}:
-                self._newest[key] = item
+                self._newest[_key(item)] = item
             self._changed.notify_all()
         if event["type"] in {"ADDED", "MODIFIED"}:
             self._told(item)
+
+
+def _key(item: Json) -> tuple[str, str]:
+    metadata = item.get("metadata", {})
+    return metadata.get("namespace", ""), metadata.get("name", "")
 
 
 class Provisioner:
