@@ -31,8 +31,7 @@ enum {
     DRIVER_NOT_LOADED = 9, TIMEOUT = 10, GPU_IS_LOST = 15, UNKNOWN = 999,
 };
 enum { DEVICES_MAX = 64, MIG_MAX = 8, LINKS_MAX = 18, EVENT_XID = 8 };
-/* How often a wait looks for an event. The real library sleeps in the kernel; a shorter time costs CPU that it does not. */
-enum { WAKE_MS = 50 };
+enum { WAKE_MS = 50 };  // a wait looks for events so often; the real library sleeps in the kernel and costs no CPU
 
 typedef struct {
     char busIdLegacy[16];
